@@ -6,13 +6,9 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-import yaml
 
-from blizzard_core.errors import ConfigError
 from blizzard_core.settings.checks.places import area_of
-from blizzard_core.settings.document import Config
-from blizzard_core.settings.load import load_config
-from tests.support.flat_settings import nested
+from tests.support.settings_documents import problems
 
 SCHEMA = {"fields": [{"name": "a", "type": "string"}]}
 
@@ -32,18 +28,8 @@ def pipeline(
 
 
 def refused(tmp_path: Path, tables: dict[str, str] | None = None, **pipelines: Any) -> list[str]:
-    """The problems of a configuration, without their lines."""
-    path = tmp_path / "config.yaml"
-    document = {
-        "pipelines": pipelines,
-        "tables": {name: {"table_uri": uri} for name, uri in (tables or {}).items()},
-    }
-    path.write_text(yaml.safe_dump(nested(Config, document)))
-    try:
-        load_config(path, {})
-    except ConfigError as error:
-        return list(error.problems)
-    return []
+    named = {name: {"table_uri": uri} for name, uri in (tables or {}).items()}
+    return problems(tmp_path, {"pipelines": pipelines, "tables": named})
 
 
 @pytest.mark.promise("G-188")
@@ -181,12 +167,8 @@ def test_many_sources_of_one_place_are_a_problem_each(tmp_path: Path) -> None:
 
 def test_a_default_place_of_several_sources_is_refused(tmp_path: Path) -> None:
     pipelines = {f"p{n}": pipeline({"main": {}}, f"/lake/{n}") for n in range(3)}
-    path = tmp_path / "c.yaml"
     defaults = {"source": {"source_uri": "raw"}}
-    path.write_text(yaml.safe_dump(nested(Config, {"defaults": defaults, "pipelines": pipelines})))
-    with pytest.raises(ConfigError) as found:
-        load_config(path, {})
-    (problem,) = found.value.problems
+    [problem] = problems(tmp_path, {"defaults": defaults, "pipelines": pipelines})
     assert problem.endswith("is one place for several blocks; give each its own")
 
 

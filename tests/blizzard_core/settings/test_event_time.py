@@ -3,71 +3,42 @@
 from __future__ import annotations
 
 import copy
-import re
 from pathlib import Path
 from typing import Any
 
 import pytest
 import yaml
 
-from blizzard_core.errors import ConfigError
 from blizzard_core.settings.base import to_micros
 from blizzard_core.settings.checks.event_time import event_time_notes
-from blizzard_core.settings.document import Config
 from blizzard_core.settings.event_time import WatchedColumn
-from blizzard_core.settings.load import load_config
-from tests.support.flat_settings import nested
+from tests.support.settings_documents import cases, is_reported, load, problems, with_changes
 
 HERE = "pipelines.events.event_time"
-GOOD: dict[str, Any] = {
-    "spark": {"master": "local[2]"},
-    "pipelines": {
-        "events": {
-            "sources": {"main": {"source_uri": "/data/raw"}},
-            "sink": {"table_uri": "/data/lake/events"},
-            "schema": {
-                "fields": [
-                    {"name": "ts", "type": "timestamp", "nullable": False},
-                    {"name": "maybe", "type": "timestamp"},
-                    {"name": "page", "type": "string"},
-                    {"name": "bytes", "type": "int64"},
-                    {"name": "tags", "type": "map", "values": "string"},
-                ]
-            },
-            "event_time": {
-                "column": "ts",
-                "delay": "10 minutes",
-                "window": "5 minutes",
-                "group_by": ["page"],
-                "aggregates": {"n": "count(*)"},
-            },
-        }
-    },
-}
+GOOD: dict[str, Any] = yaml.safe_load("""
+spark: {master: "local[2]"}
+pipelines:
+  events:
+    sources: {main: {source_uri: /data/raw}}
+    sink: {table_uri: /data/lake/events}
+    schema:
+      fields:
+        - {name: ts, type: timestamp, nullable: false}
+        - {name: maybe, type: timestamp}
+        - {name: page, type: string}
+        - {name: bytes, type: int64}
+        - {name: tags, type: map, values: string}
+    event_time:
+      column: ts
+      delay: 10 minutes
+      window: 5 minutes
+      group_by: [page]
+      aggregates: {n: count(*)}
+""")
 
 
 def changed(place: str, value: Any) -> dict[str, Any]:
-    """The good document with a value at a dotted place below the pipeline, or at the top."""
-    document = copy.deepcopy(GOOD)
-    block = document if place.startswith("spark") else document["pipelines"]["events"]
-    *outer, last = place.split(".")
-    for key in outer:
-        block = block.setdefault(key, {})
-    if value is None:
-        del block[last]
-    else:
-        block[last] = value
-    return document
-
-
-def problems(tmp_path: Path, document: Any) -> list[str]:
-    path = tmp_path / "config.yaml"
-    path.write_text(yaml.safe_dump(nested(Config, document)))
-    try:
-        load_config(path, {})
-    except ConfigError as error:
-        return list(error.problems)
-    return []
+    return with_changes(GOOD, {place: value})
 
 
 @pytest.mark.parametrize(
@@ -97,141 +68,64 @@ def test_duplicates_alone_keep_the_columns_of_the_source(tmp_path: Path) -> None
     assert problems(tmp_path, document) == []
 
 
-@pytest.mark.parametrize(
-    ("place", "value", "key", "said"),
-    [
-        ("event_time.delay", None, "event_time.delay", "is required"),
-        ("event_time.delay", "-1 minute", "event_time.delay", "must be at least 0"),
-        ("event_time.delay", "1 month", "event_time.delay", "months or years"),
-        ("event_time.delay", "2 years", "event_time.delay", "months or years"),
-        ("event_time.delay", "soon", "event_time.delay", "must be a duration"),
-        ("event_time.delay", "5 fortnights", "event_time.delay", "no unit 'fortnights'"),
-        ("event_time.delay", "1 microsecond", "event_time.delay", "whole milliseconds"),
-        ("event_time.delay", "40000 days", "event_time.delay", "more than 100 years"),
-        ("event_time.column", "maybe", "event_time.column", "may be null"),
-        ("event_time.column", "bytes", "event_time.column", "must be a timestamp"),
-        ("event_time.column", "none", "event_time.column", "not a field of the schema"),
-        ("event_time.policy", "avg", "event_time.advanced.policy", "'min' or 'max'"),
-        ("event_time.mode", "update", "event_time.mode", "add _emitted_batch to"),
-        ("event_time.mode", "complete", "event_time.mode", "add _emitted_batch to"),
-        ("event_time.mode", "other", "event_time.mode", "append"),
-        ("event_time.window", "0 seconds", "event_time.window.size", "longer than nothing"),
-        ("event_time.window", {"slide": "1 minute"}, "event_time.window", "give size, or gap"),
-        (
-            "event_time.window",
-            {"size": "1 minute", "gap": "1 minute"},
-            "event_time.window",
-            "one of the two",
-        ),
-        (
-            "event_time.window",
-            {"gap": "1 minute", "slide": "1 minute"},
-            "event_time.window",
-            "neither slide nor offset",
-        ),
-        (
-            "event_time.window",
-            {"size": "1 minute", "slide": "2 minutes"},
-            "event_time.window",
-            "slide is longer",
-        ),
-        (
-            "event_time.window",
-            {"size": "1 minute", "offset": "1 minute"},
-            "event_time.window",
-            "offset must be shorter",
-        ),
-        ("event_time.window", None, "event_time.aggregates", "needs window"),
-        ("event_time.aggregates", None, "event_time.aggregates", "is required with window"),
-        ("event_time.group_by", ["nobody"], "event_time.group_by", "not a field"),
-        ("event_time.group_by", ["tags"], "event_time.group_by", "cannot be compared"),
-        ("event_time.group_by", ["page", "page"], "event_time.group_by", "twice"),
-        ("event_time.deduplicate", ["tags"], "event_time.deduplicate", "cannot be compared"),
-        (
-            "event_time.aggregates",
-            {"Window_Start": "count(*)"},
-            "event_time.aggregates",
-            "a column of windows already",
-        ),
-        (
-            "event_time.aggregates",
-            {"PAGE": "count(*)"},
-            "event_time.aggregates",
-            "given in group_by already",
-        ),
-        ("deduplicate_by", ["page"], "deduplicate_by", "event_time.deduplicate"),
-        ("schema.infer", True, "schema.infer", "needs declared columns"),
-        (
-            "sources.main.units",
-            {"cooldown": "1d"},
-            "sources.main",
-            "units needs use_watermark: false",
-        ),
-        (
-            "sources.main.event_time",
-            {"idle_after": "1 hour"},
-            "sources.main.event_time.idle_after",
-            "goes with several sources",
-        ),
-        (
-            "sources.main.event_time",
-            {"column": "maybe"},
-            "sources.main.event_time.column",
-            "may be null",
-        ),
-        (
-            "sources.main.event_time",
-            {"column": "none"},
-            "sources.main.event_time.column",
-            "not a field of the schema",
-        ),
-        (
-            "sources.main.event_time",
-            {"delay": "-1 hour"},
-            "sources.main.event_time.delay",
-            "must be at least 0",
-        ),
-        (
-            "sources.main.event_time",
-            {"idle_after": "0 seconds"},
-            "sources.main.event_time.idle_after",
-            "longer than nothing",
-        ),
-        (
-            "sources.main.event_time",
-            {"policy": "max"},
-            "sources.main.event_time.policy",
-            "unknown key",
-        ),
-        (
-            "event_time.state_path",
-            "/mnt/x",
-            "event_time.advanced.state_path",
-            "with local[2] leave it out",
-        ),
-        ("event_time.idle_after", "1 hour", "event_time.idle_after", "belongs to a source"),
-        ("event_time.windows", "1 hour", "event_time.windows", "did you mean window?"),
-        (
-            "sink.partition_by",
-            {"prefix_template": "date=%Y-%m-%d"},
-            "sink.partition_by.prefix_template",
-            "may come from many files",
-        ),
-        (
-            "sink.metadata_columns",
-            ["_source_file"],
-            "sink.metadata_columns",
-            "_source_file describes one row",
-        ),
-    ],
-)
+WRONG = """
+event_time.delay: ~ => is required
+event_time.delay: -1 minute => must be at least 0
+event_time.delay: 1 month => months or years
+event_time.delay: 2 years => months or years
+event_time.delay: soon => must be a duration
+event_time.delay: 5 fortnights => no unit 'fortnights'
+event_time.delay: 1 microsecond => whole milliseconds
+event_time.delay: 40000 days => more than 100 years
+event_time.column: maybe => may be null
+event_time.column: bytes => must be a timestamp
+event_time.column: none => not a field of the schema
+event_time.policy: avg => 'min' or 'max' @ event_time.advanced.policy
+event_time.mode: update => add _emitted_batch to
+event_time.mode: complete => add _emitted_batch to
+event_time.mode: other => append
+event_time.window: 0 seconds => longer than nothing @ event_time.window.size
+event_time.window: {slide: 1 minute} => give size, or gap
+event_time.window: {size: 1 minute, gap: 1 minute} => one of the two
+event_time.window: {gap: 1 minute, slide: 1 minute} => neither slide nor offset
+event_time.window: {size: 1 minute, slide: 2 minutes} => slide is longer
+event_time.window: {size: 1 minute, offset: 1 minute} => offset must be shorter
+event_time.window: ~ => needs window @ event_time.aggregates
+event_time.aggregates: ~ => is required with window
+event_time.group_by: [nobody] => not a field
+event_time.group_by: [tags] => cannot be compared
+event_time.group_by: [page, page] => twice
+event_time.deduplicate: [tags] => cannot be compared
+event_time.aggregates: {Window_Start: count(*)} => a column of windows already
+event_time.aggregates: {PAGE: count(*)} => given in group_by already
+deduplicate_by: [page] => event_time.deduplicate
+schema.infer: true => needs declared columns
+sources.main.units: {cooldown: 1d} => units needs use_watermark: false @ sources.main
+sources.main.event_time: {idle_after: 1 hour}
+  => goes with several sources @ sources.main.event_time.idle_after
+sources.main.event_time: {column: maybe} => may be null @ sources.main.event_time.column
+sources.main.event_time: {column: none}
+  => not a field of the schema @ sources.main.event_time.column
+sources.main.event_time: {delay: -1 hour} => must be at least 0 @ sources.main.event_time.delay
+sources.main.event_time: {idle_after: 0 seconds}
+  => longer than nothing @ sources.main.event_time.idle_after
+sources.main.event_time: {policy: max} => unknown key @ sources.main.event_time.policy
+event_time.state_path: /mnt/x => with local[2] leave it out @ event_time.advanced.state_path
+event_time.idle_after: 1 hour => belongs to a source
+event_time.windows: 1 hour => did you mean window?
+sink.partition_by: {prefix_template: date=%Y-%m-%d}
+  => may come from many files @ sink.partition_by.prefix_template
+sink.metadata_columns: [_source_file] => _source_file describes one row
+"""
+
+
+@pytest.mark.parametrize(("changes", "said", "place"), cases(WRONG))
 def test_invalid_settings_are_reported_with_key_and_line(
-    tmp_path: Path, place: str, value: Any, key: str, said: str
+    tmp_path: Path, changes: dict[str, Any], said: str, place: str
 ) -> None:
-    found = problems(tmp_path, changed(place, value))
-    named = [text for text in found if re.match(rf"pipelines\.events\.{re.escape(key)}\b", text)]
-    assert any(said in text for text in named), found
-    assert all(re.search(r"\(line \d+\):", text) for text in named)
+    assert is_reported(
+        problems(tmp_path, with_changes(GOOD, changes)), said, place or next(iter(changes))
+    )
 
 
 @pytest.mark.parametrize("master", ["sc://host", "k8s://https://host"])
@@ -300,25 +194,28 @@ def test_groups_by_the_event_time_need_no_window(tmp_path: Path) -> None:
     assert "needs window, since sources differ in their columns" in text
 
 
-@pytest.mark.parametrize(
-    ("change", "key", "said"),
-    [
-        ({"mode": "update", "window": {"gap": "1 minute"}}, "mode", "update does not go with"),
-        ({"mode": "update", "deduplicate": ["page"]}, "deduplicate", "mode append only"),
-        ({"mode": "complete", "deduplicate": ["page"]}, "deduplicate", "mode append only"),
-        ({"mode": "complete", "group_by": []}, "aggregates", "needs window or group_by"),
-        ({"mode": "update", "aggregates": {}}, "aggregates", "is required with group_by"),
-        ({"mode": "complete", "aggregates": {}, "group_by": []}, "mode", "is for a query"),
-    ],
-    ids=str,
-)
+WRONG_MODES = """
+event_time.mode: update, event_time.window: {gap: 1 minute} => update does not go with
+event_time.mode: update, event_time.deduplicate: [page] => mode append only @ event_time.deduplicate
+event_time.mode: complete, event_time.deduplicate: [page]
+  => mode append only @ event_time.deduplicate
+event_time.mode: complete, event_time.group_by: []
+  => needs window or group_by @ event_time.aggregates
+event_time.mode: update, event_time.aggregates: {}
+  => is required with group_by @ event_time.aggregates
+event_time.mode: complete, event_time.aggregates: {}, event_time.group_by: [] => is for a query
+"""
+
+
+@pytest.mark.parametrize(("changes", "said", "place"), cases(WRONG_MODES))
 def test_unsupported_settings_of_a_mode_are_reported(
-    tmp_path: Path, change: dict[str, Any], key: str, said: str
+    tmp_path: Path, changes: dict[str, Any], said: str, place: str
 ) -> None:
-    document = changed("event_time", PAGES | change)
+    document = changed("event_time", PAGES)
     document["pipelines"]["events"]["sink"]["metadata_columns"] = ["_emitted_batch"]
-    found = [text for text in problems(tmp_path, document) if text.startswith(f"{HERE}.{key} ")]
-    assert any(said in text for text in found), problems(tmp_path, document)
+    assert is_reported(
+        problems(tmp_path, with_changes(document, changes)), said, place or next(iter(changes))
+    )
 
 
 def test_sessions_need_a_group(tmp_path: Path) -> None:
@@ -335,8 +232,7 @@ def test_a_watermark_may_only_be_watched(tmp_path: Path) -> None:
     document = changed("event_time", WATCHED | {"max_ahead": "1 hour"})
     document["spark"]["master"] = "sc://host"  # no state that anybody would have to see
     document["pipelines"]["events"]["deduplicate_by"] = ["page"]
-    assert problems(tmp_path, document) == []
-    config = load_config(tmp_path / "config.yaml", {})
+    config = load(tmp_path, document)
     events = config.pipelines["events"]
     assert events.query is None
     assert events.branches == ()
@@ -346,53 +242,33 @@ def test_a_watermark_may_only_be_watched(tmp_path: Path) -> None:
     assert note.startswith(f"{HERE}: without window, deduplicate or join nothing is computed")
 
 
-@pytest.mark.parametrize(
-    ("place", "value", "key", "said"),
-    [
-        ("event_time.mode", "update", "event_time.mode", "is for a query"),
-        ("event_time.policy", "max", "event_time.advanced.policy", "is for a query"),
-        ("event_time.emit", "next_batch", "event_time.advanced.emit", "is for a query"),
-        ("event_time.late_rows", "count", "event_time.advanced.late_rows", "is for a query"),
-        ("event_time.partitions", 4, "event_time.advanced.partitions", "is for a query"),
-        ("event_time.state_path", "/mnt/x", "event_time.advanced.state_path", "is for a query"),
-        ("event_time.column", "maybe", "event_time.column", "may be null"),
-        ("event_time.column", "none", "event_time.column", "not a field of the schema"),
-        ("schema.infer", True, "schema.infer", "needs declared columns"),
-        ("sink.metadata_columns", ["_emitted_batch"], "sink.metadata_columns", "with a query over"),
-        (
-            "sources.app",
-            {"source_uri": "/data/app", "event_time": {"idle_after": "1 hour"}},
-            "sources.app.event_time.idle_after",
-            "these sources have a watermark each",
-        ),
-        (
-            "sources.main.event_time",
-            {"idle_after": "1 hour"},
-            "sources.main.event_time.idle_after",
-            "goes with several sources",
-        ),
-        (
-            "sink.partition_by",
-            {"columns": [{"column": "ts", "transform": "identity"}]},
-            "sink.partition_by",
-            "would only be in directory names",
-        ),
-    ],
-)
+WRONG_WITHOUT_QUERY = """
+event_time.mode: update => is for a query
+event_time.policy: max => is for a query @ event_time.advanced.policy
+event_time.emit: next_batch => is for a query @ event_time.advanced.emit
+event_time.late_rows: count => is for a query @ event_time.advanced.late_rows
+event_time.partitions: 4 => is for a query @ event_time.advanced.partitions
+event_time.state_path: /mnt/x => is for a query @ event_time.advanced.state_path
+event_time.column: maybe => may be null
+event_time.column: none => not a field of the schema
+schema.infer: true => needs declared columns
+sink.metadata_columns: [_emitted_batch] => with a query over
+sources.app: {source_uri: /data/app, event_time: {idle_after: 1 hour}}
+  => these sources have a watermark each @ sources.app.event_time.idle_after
+sources.main.event_time: {idle_after: 1 hour}
+  => goes with several sources @ sources.main.event_time.idle_after
+sink.partition_by: {columns: [{column: ts, transform: identity}]}
+  => would only be in directory names
+"""
+
+
+@pytest.mark.parametrize(("changes", "said", "place"), cases(WRONG_WITHOUT_QUERY))
 def test_settings_that_need_a_query_are_reported_without_one(
-    tmp_path: Path, place: str, value: Any, key: str, said: str
+    tmp_path: Path, changes: dict[str, Any], said: str, place: str
 ) -> None:
-    document = changed("event_time", dict(WATCHED))
-    block = document["pipelines"]["events"]
-    *outer, last = place.split(".")
-    for part in outer:
-        block = block.setdefault(part, {})
-    block[last] = value
+    document = with_changes(changed("event_time", WATCHED), changes)
     found = problems(tmp_path, document)
-    named = [
-        text for text in found if re.match(rf"pipelines\.events\.{re.escape(key)} \(line", text)
-    ]
-    assert any(said in text for text in named), found
+    assert is_reported(found, said, place or next(iter(changes)))
 
 
 def test_names_that_a_query_adds_to_rows_are_not_for_fields(tmp_path: Path) -> None:
@@ -421,16 +297,13 @@ def test_a_source_may_have_a_column_and_a_delay_of_its_own(tmp_path: Path) -> No
     events["schema"]["fields"].append({"name": "seen", "type": "timestamp", "nullable": False})
     own = {"column": "seen", "delay": "1 hour", "idle_after": "1 day"}
     events["sources"]["app"]["event_time"] = own
-    assert problems(tmp_path, document) == []
-    path = tmp_path / "config.yaml"
-    app, main = load_config(path, {}).pipelines["events"].branches
+    app, main = load(tmp_path, document).pipelines["events"].branches
     assert (app.source, app.column, app.delay_us) == ("app", "seen", to_micros("1 hour"))
     assert app.idle_us == to_micros("1 day")
     assert (main.source, main.column, main.delay_us) == ("main", "ts", to_micros("10 minutes"))
     assert main.idle_us is None
     own["delay"] = "0 seconds"
-    path.write_text(yaml.safe_dump(nested(Config, document)))
-    [note] = event_time_notes(load_config(path, {}))
+    [note] = event_time_notes(load(tmp_path, document))
     assert note.startswith("pipelines.events.sources.app.event_time.delay: with 0")
     del events["event_time"]
     found = problems(tmp_path, document)
@@ -445,7 +318,6 @@ def test_emitted_batch_is_of_queries_over_event_time(tmp_path: Path) -> None:
 
 
 def test_a_delay_of_nothing_is_warned_of(tmp_path: Path) -> None:
-    path = tmp_path / "config.yaml"
     for delay, notes in (("0 seconds", 1), ("1 second", 0)):
-        path.write_text(yaml.safe_dump(nested(Config, changed("event_time.delay", delay))))
-        assert len(list(event_time_notes(load_config(path, {})))) == notes
+        config = load(tmp_path, changed("event_time.delay", delay))
+        assert len(list(event_time_notes(config))) == notes

@@ -2,19 +2,14 @@
 
 from __future__ import annotations
 
-import copy
-import re
 from pathlib import Path
 from typing import Any
 
 import pytest
 import yaml
 
-from blizzard_core.errors import ConfigError
-from blizzard_core.settings.document import Config
 from blizzard_core.settings.event_time import JoinSettings
-from blizzard_core.settings.load import load_config
-from tests.support.flat_settings import nested
+from tests.support.settings_documents import cases, is_reported, load, problems, with_changes
 
 TEXT = """\
 spark: {master: "local[2]"}
@@ -44,36 +39,12 @@ pipelines:
 GOOD: dict[str, Any] = yaml.safe_load(TEXT.replace("on: [id]", '"on": [id]'))
 
 
-def problems(tmp_path: Path, document: Any) -> list[str]:
-    path = tmp_path / "config.yaml"
-    path.write_text(yaml.safe_dump(nested(Config, document), sort_keys=False))
-    try:
-        load_config(path, {})
-    except ConfigError as error:
-        return list(error.problems)
-    return []
-
-
-def changed(**changes: Any) -> dict[str, Any]:
-    """The good document with other values at places below ``event_time``; None: without the key."""
-    document = copy.deepcopy(GOOD)
-    for place, value in changes.items():
-        block = document["pipelines"]["sales"]["event_time"]
-        *outer, last = place.split("__")
-        for key in outer:
-            block = block[key]
-        if value is None:
-            del block[last]
-        else:
-            block[last] = value
-    return document
+BELOW = "pipelines.sales"
 
 
 def test_a_join_is_read_as_it_is_written(tmp_path: Path) -> None:
     """`on` is a word, although YAML takes it for true."""
-    path = tmp_path / "config.yaml"
-    path.write_text(TEXT)
-    given = load_config(path, {}).pipelines["sales"].event_time
+    given = load(tmp_path, TEXT).pipelines["sales"].event_time
     assert given is not None
     join = given.join
     assert join is not None
@@ -85,18 +56,18 @@ def test_a_join_is_read_as_it_is_written(tmp_path: Path) -> None:
 @pytest.mark.parametrize(
     "changes",
     [
-        {"join__lower": "-1 hour 30 minutes"},
-        {"join__lower": "-2 minutes", "join__upper": "-1 minute"},
-        {"join__lower": "5 minutes"},
-        {"join__type": "full_outer"},
-        {"join__type": "left_semi", "join__columns": {"id": "web.id"}},
+        {"join.lower": "-1 hour 30 minutes"},
+        {"join.lower": "-2 minutes", "join.upper": "-1 minute"},
+        {"join.lower": "5 minutes"},
+        {"join.type": "full_outer"},
+        {"join.type": "left_semi", "join.columns": {"id": "web.id"}},
         {"policy": "max"},
         {"emit": "next_batch"},
     ],
     ids=str,
 )
 def test_valid_join_settings_load(tmp_path: Path, changes: dict[str, Any]) -> None:
-    assert problems(tmp_path, changed(**changes)) == []
+    assert problems(tmp_path, with_changes(GOOD, changes, f"{BELOW}.event_time")) == []
 
 
 @pytest.mark.parametrize(
@@ -115,73 +86,61 @@ def test_types_have_short_words(short: str, long: str) -> None:
     assert JoinSettings.model_validate(block | {"type": short}).type == long
 
 
-@pytest.mark.parametrize(
-    ("changes", "key", "said"),
-    [
-        ({"join__lower": None}, "join.lower", "is required"),
-        ({"join__upper": None}, "join.upper", "is required"),
-        ({"join__lower": "10 minutes"}, "join.upper", "is less than lower"),
-        ({"join__lower": "-1 month"}, "join.lower", "months or years"),
-        ({"join__upper": "soon"}, "join.upper", "must be a duration"),
-        ({"join__upper": "1 microsecond"}, "join.upper", "whole milliseconds"),
-        ({"join__type": "cross"}, "join.type", "'inner', 'left_outer', 'right_outer'"),
-        ({"join__left": "bus"}, "join.left", "no source of the pipeline; known: web, app"),
-        ({"join__right": "bus"}, "join.right", "no source of the pipeline; known: web, app"),
-        ({"join__right": "web"}, "join.right", "is the left source already"),
-        ({"join__on": []}, "join.on", "must not be empty"),
-        ({"join__on": ["id", "id"]}, "join.on", "names 'id' twice"),
-        ({"join__on": ["nobody"]}, "join.on", "'nobody' is not a field"),
-        ({"join__on": ["tags"]}, "join.on", "cannot be compared"),
-        ({"join__columns": None}, "join.columns", "is required"),
-        ({"join__columns": {}}, "join.columns", "must not be empty"),
-        ({"join__columns": {"a": "id"}}, "join.columns.a", "such as web.id or app.id"),
-        ({"join__columns": {"a": "bus.id"}}, "join.columns.a", "no field of left or right"),
-        ({"join__columns": {"a": "web.x"}}, "join.columns.a", "'x' is not a field"),
-        (
-            {"join__columns": {"a": "web.id", "A": "app.id"}},
-            "join.columns.A",
-            "is a column already",
-        ),
-        (
-            {"join__columns": {"_emitted_batch": "web.id"}},
-            "join.columns._emitted_batch",
-            "is a column already",
-        ),
-        ({"join__type": "semi"}, "join.columns.done", "publishes rows of web alone"),
-        ({"mode": "complete"}, "mode", "each pair is published once"),
-        ({"mode": "update", "join__type": "left"}, "mode", "type inner only"),
-        ({"deduplicate": ["id"]}, "deduplicate", "does not go with join"),
-        ({"window": "5 minutes"}, "window", "does not go with join"),
-        ({"group_by": ["id"]}, "group_by", "does not go with join"),
-        ({"aggregates": {"n": "count(*)"}}, "aggregates", "does not go with join"),
-        ({"join__between": "1 day"}, "join.between", "unknown key"),
-    ],
-    ids=str,
-)
+WRONG = """
+join.lower: ~ => is required
+join.upper: ~ => is required
+join.lower: 10 minutes => is less than lower @ join.upper
+join.lower: -1 month => months or years
+join.upper: soon => must be a duration
+join.upper: 1 microsecond => whole milliseconds
+join.type: cross => 'inner', 'left_outer', 'right_outer'
+join.left: bus => no source of the pipeline; known: web, app
+join.right: bus => no source of the pipeline; known: web, app
+join.right: web => is the left source already
+join.on: [] => must not be empty
+join.on: [id, id] => names 'id' twice
+join.on: [nobody] => 'nobody' is not a field
+join.on: [tags] => cannot be compared
+join.columns: ~ => is required
+join.columns: {} => must not be empty
+join.columns: {a: id} => such as web.id or app.id @ join.columns.a
+join.columns: {a: bus.id} => no field of left or right @ join.columns.a
+join.columns: {a: web.x} => 'x' is not a field @ join.columns.a
+join.columns: {a: web.id, A: app.id} => is a column already @ join.columns.A
+join.columns: {_emitted_batch: web.id} => is a column already @ join.columns._emitted_batch
+join.type: semi => publishes rows of web alone @ join.columns.done
+mode: complete => each pair is published once
+mode: update, join.type: left => type inner only
+deduplicate: [id] => does not go with join
+window: 5 minutes => does not go with join
+group_by: [id] => does not go with join
+aggregates: {n: count(*)} => does not go with join
+join.between: 1 day => unknown key
+"""
+
+
+@pytest.mark.parametrize(("changes", "said", "place"), cases(WRONG))
 def test_invalid_join_settings_are_reported_with_key_and_line(
-    tmp_path: Path, changes: dict[str, Any], key: str, said: str
+    tmp_path: Path, changes: dict[str, Any], said: str, place: str
 ) -> None:
-    found = problems(tmp_path, changed(**changes))
-    here = rf"pipelines\.sales\.event_time\.{re.escape(key)} \(line \d+\): "
-    assert any(re.match(here, text) and said in text for text in found), found
+    found = problems(tmp_path, with_changes(GOOD, changes, f"{BELOW}.event_time"))
+    assert is_reported(found, said, f"event_time.{place or next(iter(changes))}")
 
 
 def test_a_join_is_of_two_sources(tmp_path: Path) -> None:
-    document = changed()
-    document["pipelines"]["sales"]["sources"]["bus"] = {"source_uri": "/data/bus"}
-    [text] = problems(tmp_path, document)
+    bus = {"sources.bus": {"source_uri": "/data/bus"}}
+    [text] = problems(tmp_path, with_changes(GOOD, bus, BELOW))
     assert text.startswith("pipelines.sales.event_time.join (line")
     assert "bus is neither" in text
 
 
-def with_own(web: list[dict[str, Any]], app: list[dict[str, Any]], **changes: Any) -> Any:
-    """The good document with fields that only one source has."""
-    document = changed(**changes)
-    sources = document["pipelines"]["sales"]["sources"]
-    for name, fields in (("web", web), ("app", app)):
-        if fields:
-            sources[name]["schema"] = {"fields": fields}
-    return document
+def with_own(
+    web: list[dict[str, Any]], app: list[dict[str, Any]], **changes: Any
+) -> dict[str, Any]:
+    """Return the good document with fields that only one source has."""
+    own = {"sources.web.schema": web, "sources.app.schema": app}
+    fields = {place: {"fields": own[place]} for place in own if own[place]}
+    return with_changes(GOOD, {**fields, **changes}, BELOW)
 
 
 def test_a_source_may_have_fields_of_its_own(tmp_path: Path) -> None:
@@ -191,11 +150,8 @@ def test_a_source_may_have_fields_of_its_own(tmp_path: Path) -> None:
         {"name": "n", "type": "int64", "nullable": False},
     ]
     columns = {"id": "web.id", "user": "web.user", "n": "app.n", "done": "app.at"}
-    document = with_own(web, app, join__columns=columns)
-    sources = document["pipelines"]["sales"]["sources"]
-    sources["app"]["event_time"]["column"] = "at"
-    assert problems(tmp_path, document) == []
-    sales = load_config(tmp_path / "config.yaml", {}).pipelines["sales"]
+    changes = {"event_time.join.columns": columns, "sources.app.event_time.column": "at"}
+    sales = load(tmp_path, with_own(web, app, **changes)).pipelines["sales"]
     shared = ["ts", "seen", "id", "tags"]
     assert [each.name for each in sales.fields_of("web")] == [*shared, "user", "n"]
     assert [each.name for each in sales.fields_of("app")] == [*shared, "at", "n"]
@@ -206,60 +162,46 @@ def test_a_source_may_have_fields_of_its_own(tmp_path: Path) -> None:
 FIELD = {"name": "x", "type": "int64"}
 
 
-@pytest.mark.parametrize(
-    ("web", "app", "changes", "key", "said"),
-    [
-        ([FIELD | {"name": "ID"}], [], {}, "sources.web.schema.fields[0].name", "schema already"),
-        (
-            [FIELD],
-            [FIELD | {"type": "string"}],
-            {},
-            "sources.app.schema.fields[0].name",
-            "is string here and int64 in sources.web",
-        ),
-        ([FIELD], [FIELD | {"name": "X"}], {}, "sources.app.schema.fields[0].name", "alike"),
-        ([FIELD, FIELD], [], {}, "sources.web.schema", "given twice"),
-        (
-            [],
-            [FIELD],
-            {"join__columns": {"x": "web.x"}},
-            "event_time.join.columns.x",
-            "a field of other sources alone",
-        ),
-        ([], [FIELD], {"join__on": ["x"]}, "event_time.join.on", "is no field of web"),
-        (
-            [FIELD | {"name": "seen_at", "type": "timestamp", "nullable": False}],
-            [],
-            {"column": "seen_at", "join": None, "deduplicate": ["id"]},
-            None,
-            "",
-        ),
-        (
-            [],
-            [FIELD | {"name": "seen_at", "type": "timestamp", "nullable": False}],
-            {"column": "seen_at", "join": None, "deduplicate": ["id"]},
-            "event_time.column",
-            "'seen_at' is not a field of the schema",
-        ),
-        ([FIELD], [], {"join": None, "deduplicate": ["x", "id"]}, None, ""),
-        (
-            [FIELD],
-            [],
-            {"join": None, "deduplicate": ["x"]},
-            "event_time.deduplicate",
-            "sources.app has none of these fields",
-        ),
-    ],
-)
+WRONG_FIELDS = """
+sources.web.schema: {fields: [{name: ID, type: int64}]}
+  => schema already @ sources.web.schema.fields[0].name
+sources.web.schema: {fields: [{name: x, type: int64}]},
+  sources.app.schema: {fields: [{name: x, type: string}]}
+  => is string here and int64 in sources.web @ sources.app.schema.fields[0].name
+sources.web.schema: {fields: [{name: x, type: int64}]},
+  sources.app.schema: {fields: [{name: X, type: int64}]}
+  => alike @ sources.app.schema.fields[0].name
+sources.web.schema: {fields: [{name: x, type: int64}, {name: x, type: int64}]} => given twice
+sources.app.schema: {fields: [{name: x, type: int64}]}, event_time.join.columns: {x: web.x}
+  => a field of other sources alone @ event_time.join.columns.x
+sources.app.schema: {fields: [{name: x, type: int64}]}, event_time.join.on: [x]
+  => is no field of web @ event_time.join.on
+sources.app.schema: {fields: [{name: t, type: timestamp, nullable: false}]},
+  event_time.column: t, event_time.join: ~, event_time.deduplicate: [id]
+  => 't' is not a field of the schema @ event_time.column
+sources.web.schema: {fields: [{name: x, type: int64}]},
+  event_time.join: ~, event_time.deduplicate: [x]
+  => sources.app has none of these fields @ event_time.deduplicate
+"""
+
+
+@pytest.mark.parametrize(("changes", "said", "place"), cases(WRONG_FIELDS))
 def test_invalid_fields_of_one_source_are_reported(
-    tmp_path: Path, web: Any, app: Any, changes: dict[str, Any], key: str | None, said: str
+    tmp_path: Path, changes: dict[str, Any], said: str, place: str
 ) -> None:
-    found = problems(tmp_path, with_own(web, app, **changes))
-    if key is None:  # the other source has its own column, or another key
-        assert found == []
-        return
-    here = rf"pipelines\.sales\.{re.escape(key)} \(line \d+\): "
-    assert any(re.match(here, text) and said in text for text in found), found
+    assert is_reported(
+        problems(tmp_path, with_changes(GOOD, changes, BELOW)), said, place or next(iter(changes))
+    )
+
+
+@pytest.mark.parametrize("keys", [{"column": "x"}, {"deduplicate": ["x", "id"]}])
+def test_another_source_has_its_own_column_or_another_key(
+    tmp_path: Path, keys: dict[str, Any]
+) -> None:
+    field = {"name": "x", "type": "timestamp", "nullable": False}
+    query = {"join": None, "deduplicate": ["id"], **keys}
+    changes = {f"event_time.{key}": value for key, value in query.items()}
+    assert problems(tmp_path, with_own([field], [], **changes)) == []
 
 
 def test_own_fields_are_for_a_query_over_several_sources(tmp_path: Path) -> None:
@@ -289,9 +231,8 @@ def test_own_fields_keep_the_rules_of_fields(tmp_path: Path) -> None:
 
 
 def test_columns_of_one_file_are_not_those_of_a_pair(tmp_path: Path) -> None:
-    document = changed()
-    document["pipelines"]["sales"]["sink"]["metadata_columns"] = ["_source_file"]
-    [text] = problems(tmp_path, document)
+    columns = {"sink.metadata_columns": ["_source_file"]}
+    [text] = problems(tmp_path, with_changes(GOOD, columns, BELOW))
     assert "a pair has two; leave it out" in text
 
 
@@ -304,19 +245,11 @@ def test_the_names_of_sources_may_have_dots() -> None:
     assert join.split_field_name("a") is None
 
 
-def with_own_fields(**fields: list[dict[str, Any]]) -> dict[str, Any]:
-    """The good document with fields of single sources."""
-    document = copy.deepcopy(GOOD)
-    for source, own in fields.items():
-        document["pipelines"]["sales"]["sources"][source]["schema"] = {"fields": own}
-    return document
-
-
 def test_an_own_field_needs_an_input_of_its_own(tmp_path: Path) -> None:
     own = {"name": "number", "from": "id", "type": "int64"}
-    [problem] = problems(tmp_path, with_own_fields(web=[own]))
+    [problem] = problems(tmp_path, with_own([own], []))
     assert "'number' and 'id' of the pipeline's schema are both filled from 'id'" in problem
-    assert problems(tmp_path, with_own_fields(web=[own | {"from": "No"}])) == []
+    assert problems(tmp_path, with_own([own | {"from": "No"}], [])) == []
 
 
 def test_sources_may_fill_a_column_from_different_names(tmp_path: Path) -> None:
@@ -325,7 +258,7 @@ def test_sources_may_fill_a_column_from_different_names(tmp_path: Path) -> None:
         listed = {"type": "struct", "fields": [studio]}
         return {"name": "studio", "from": f"{inner}s", "type": "list", "items": listed}
 
-    found = problems(tmp_path, with_own_fields(web=[own("A B")], app=[own("C")]))
+    found = problems(tmp_path, with_own([own("A B")], [own("C")]))
     assert found == []
-    [problem] = problems(tmp_path, with_own_fields(web=[own("A B")], app=[own("C", "int64")]))
+    [problem] = problems(tmp_path, with_own([own("A B")], [own("C", "int64")]))
     assert "differs inside" in problem

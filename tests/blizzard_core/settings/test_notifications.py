@@ -6,16 +6,14 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-import yaml
 from pydantic import ValidationError
 
-from blizzard_core.errors import ConfigError
 from blizzard_core.redact import redacted
-from blizzard_core.settings.load import load_config
 from blizzard_core.settings.notifications import NotificationSettings
 from blizzard_core.settings.queue_uri import kind_of
 from blizzard_core.settings.sources import SourceSettings
 from tests.support.flat_settings import settings_of
+from tests.support.settings_documents import changed, is_reported, load, problems, with_changes
 
 SQS = "https://sqs.eu-central-1.amazonaws.com/123456789012/raw"
 TOKEN = "sesame-sesame-sesame"
@@ -87,16 +85,8 @@ def test_other_schedules_are_refused(settings: dict[str, Any], said: str) -> Non
 
 
 def document(uri: str, source_uri: str, **more: Any) -> dict[str, Any]:
-    found = {"uri": uri, **more}
-    return {
-        "pipelines": {
-            "events": {
-                "sources": {"main": {"source_uri": source_uri, "notifications": found}},
-                "sink": {"table_uri": "/lake/events"},
-                "schema": {"fields": [{"name": "a", "type": "string"}]},
-            }
-        }
-    }
+    notifications = {"uri": uri, **more}
+    return changed(sources__main={"source_uri": source_uri, "notifications": notifications})
 
 
 @pytest.mark.parametrize(
@@ -111,31 +101,21 @@ def document(uri: str, source_uri: str, **more: Any) -> dict[str, Any]:
     ],
 )
 def test_queue_must_fit_the_source(tmp_path: Path, found: dict[str, Any], said: str) -> None:
-    path = tmp_path / "c.yaml"
-    path.write_text(yaml.safe_dump(found))
-    with pytest.raises(ConfigError, match=said):
-        load_config(path)
+    assert is_reported(problems(tmp_path, found), said)
 
 
 def test_sources_of_a_queue_agree_on_foreign_messages(tmp_path: Path) -> None:
-    found = document(SQS, "s3://raw/a")
-    sources = found["pipelines"]["events"]["sources"]
-    sources["other"] = {
+    other = {
         "source_uri": "s3://raw/b",
         "notifications": {"uri": SQS, "advanced": {"foreign": "delete"}},
     }
-    path = tmp_path / "c.yaml"
-    path.write_text(yaml.safe_dump(found))
-    with pytest.raises(ConfigError, match="give both the same"):
-        load_config(path)
+    found = with_changes(document(SQS, "s3://raw/a"), {"sources.other": other})
+    assert is_reported(problems(tmp_path, found), "give both the same")
 
 
 def test_token_is_masked_in_every_text(tmp_path: Path) -> None:
     found = document("webhook:", "/data/raw", token=TOKEN)
-    found["metrics"] = {"address": "127.0.0.1:9090"}
-    path = tmp_path / "c.yaml"
-    path.write_text(yaml.safe_dump(found))
-    config = load_config(path)
+    config = load(tmp_path, {**found, "metrics": {"address": "127.0.0.1:9090"}})
     assert TOKEN not in redacted(f"the header was Bearer {TOKEN}")
     assert TOKEN not in repr(config)
 

@@ -144,7 +144,10 @@ def run_daemon(
     stop = threading.Event()
     limits = config.global_
     loop = Loop(
-        once, limits.advanced.poll_jitter, limits.shutdown_grace, renewed=config.secrets.changed
+        once,
+        limits.advanced.poll_jitter,
+        limits.advanced.shutdown_grace,
+        renewed=config.secrets.changed,
     )
     with (
         stop_on_signals(stop, loop.grace_secs),

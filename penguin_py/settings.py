@@ -156,7 +156,7 @@ def _keyed(
         tuple(keyed.keys),
         tuple(sequence_of(pipeline, keyed)),
         keyed.deletes,
-        tuple(keyed.leave_out),
+        tuple(keyed.advanced.leave_out),
         keyed.every,
         more.keep_changes,
     )

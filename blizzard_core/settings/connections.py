@@ -123,8 +123,10 @@ class LakeConnectionSettings(WithBackward):
 
 
 class AuthAdvanced(Settings):
-    """Options of `oauth2_client_credentials`."""
+    """Options of two kinds."""
 
+    location: Literal["header", "query"] = Field(default="header", alias="in")
+    """For `api_key`: where to send it."""
     scope: str | None = Field(default=None, examples=["orders.read"])
     """Requested scope."""
     audience: str | None = Field(default=None, examples=["https://api.example.com"])
@@ -148,8 +150,6 @@ class AuthSettings(Settings):
     """For `basic`."""
     name: str | None = Field(default=None, examples=["X-Api-Key"])
     """For `api_key`: name of the header or parameter."""
-    location: Literal["header", "query"] = Field(default="header", alias="in")
-    """For `api_key`: where to send it."""
     token_url: str | None = Field(default=None, examples=["https://login.example.com/token"])
     """For `oauth2_client_credentials`."""
     client_id: str | None = Field(default=None, examples=["blizzard"])

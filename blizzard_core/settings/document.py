@@ -55,7 +55,7 @@ AnySource: TypeAlias = Annotated[
 
 
 class ErrorAdvanced(Settings):
-    """Limits of failing files: docs/reference/limits.md."""
+    """Dead letters, and limits of failing files: docs/reference/limits.md."""
 
     max_failures: int = Field(default=0, ge=0)
     """Stop the pipeline before this many files are dead-lettered since its start; 0: no limit.
@@ -66,10 +66,20 @@ class ErrorAdvanced(Settings):
     """Decompressed bytes per stored byte, beyond the first 16 MiB."""
     max_directories_per_file: int = Field(default=DIRECTORIES, ge=1)
     """Table directories that the rows of one file may go to."""
+    dlq_path: Uri | None = Field(default=None, examples=["s3://lake/dlq"])
+    """Directory of dead letters; default: `_blizzard/dlq` in the table."""
     dlq_storage_options: Options | None = Field(
         default=None, repr=False, examples=[{"AWS_REGION": "us-east-1"}]
     )
     """Credentials of `dlq_path`; default: those of the sink."""
+
+    @model_validator(mode="after")
+    def _check_options(self) -> Self:
+        if self.dlq_storage_options is not None and self.dlq_path is None:
+            raise ValueError(
+                "dlq_storage_options needs dlq_path; letters in the table have its own"
+            )
+        return self
 
 
 class ErrorSettings(Settings):
@@ -79,18 +89,8 @@ class ErrorSettings(Settings):
     """Dead-letter the record, dead-letter its whole file, or stop the pipeline."""
     max_bad_fraction: float = Field(default=0.1, ge=0, le=1)
     """Dead-letter a whole file with more bad lines than this (blank ones excluded); 1: no limit."""
-    dlq_path: Uri | None = Field(default=None, examples=["s3://lake/dlq"])
-    """Directory of dead letters; default: `_blizzard/dlq` in the table."""
     advanced: ErrorAdvanced = Field(default_factory=ErrorAdvanced)
     """Rarely needed."""
-
-    @model_validator(mode="after")
-    def _check_options(self) -> Self:
-        if self.advanced.dlq_storage_options is not None and self.dlq_path is None:
-            raise ValueError(
-                "advanced.dlq_storage_options needs dlq_path; letters in the table have its own"
-            )
-        return self
 
     def dlq_options(self, sink: Options) -> Options:
         """Return the options of the store of dead letters, beside those of the table's."""

@@ -29,7 +29,7 @@ from blizzard_core.settings.time_formats import check_time_format
 # Spark's options for what is not a property of a file here.
 _ELSEWHERE = {
     "mode": "error_handling.on_bad_record",
-    "bad_records_path": "error_handling.dlq_path",
+    "bad_records_path": "error_handling.advanced.dlq_path",
     "column_name_of_corrupt_record": "dead letters, which hold the record",
     "rescued_data_column": "schema.unexpected_fields: capture",
     "path_glob_filter": "include of the source",

@@ -8,7 +8,7 @@ from typing import Any, Literal, Self
 
 from pydantic import ConfigDict, Field, field_validator, model_validator
 
-from blizzard_core.settings.base import Options, Settings, check_kind
+from blizzard_core.settings.base import Settings, check_kind
 from blizzard_core.settings.query_sources import QuerySource, QueryWatermark
 from blizzard_core.settings.schema import FieldSettings
 
@@ -21,29 +21,21 @@ _TIME_TYPES = frozenset({"timestamp", "date"})
 class RequestSettings(Settings):
     """The request to an API."""
 
-    method: Literal["GET", "POST"] = "GET"
-    """POST sends parameters in the body."""
     path: str = Field(default="", examples=["/orders"])
     """Below `base_url`."""
     params: dict[str, str | int | float | bool] = Field(
         default_factory=dict, repr=False, examples=[{"state": "all"}]
     )
     """Sent with each request."""
-    headers: Options = Field(default_factory=dict, repr=False, examples=[{"Accept-Language": "en"}])
-    """Added to the connection's."""
     body: dict[str, Any] | None = Field(default=None, repr=False, examples=[{"state": "all"}])
-    """JSON, for POST."""
-
-    @model_validator(mode="after")
-    def _body_is_posted(self) -> Self:
-        if self.body is not None and self.method != "POST":
-            raise ValueError("body goes with method: POST")
-        return self
+    """JSON, also `{}`, makes the request a POST."""
 
 
 class PagesAdvanced(Settings):
     """Page numbers and the last page."""
 
+    in_: Literal["params", "body"] = Field(default="params", alias="in")
+    """The part of the request that carries `param` and `limit_param`."""
     first: int = Field(default=1, ge=0)
     """For `page`: number of the first page."""
     total: str | None = Field(default=None, examples=["meta.total"])
@@ -67,8 +59,6 @@ class PagesSettings(Settings):
     """Parameter for `size`."""
     size: int | None = Field(default=None, ge=1, examples=[500])
     """Records per page."""
-    in_: Literal["params", "body"] = Field(default="params", alias="in")
-    """The part of the request that carries `param` and `limit_param`."""
     advanced: PagesAdvanced = Field(default_factory=PagesAdvanced)
     """Rarely needed."""
 
@@ -113,6 +103,13 @@ class PushEnd(PushParam):
     """The API includes the end, so this much less is sent."""
 
 
+class PushAdvanced(Settings):
+    """The window's place."""
+
+    in_: Literal["params", "body", "headers"] = Field(default="params", alias="in")
+    """The part of the request that carries `from` and `to`."""
+
+
 class PushSettings(Settings):
     """The window in the request.
 
@@ -124,8 +121,8 @@ class PushSettings(Settings):
     """Lower end; not sent for the first window."""
     to: PushEnd | None = Field(default=None, examples=[{"param": "until"}])
     """Upper end."""
-    in_: Literal["params", "body", "headers"] = Field(default="params", alias="in")
-    """The part of the request that carries them."""
+    advanced: PushAdvanced = Field(default_factory=PushAdvanced)
+    """Rarely needed."""
 
     @model_validator(mode="after")
     def _two_parameters(self) -> Self:
@@ -213,12 +210,14 @@ class HttpSourceSettings(QuerySource):
 
     @model_validator(mode="after")
     def _bodies_are_posted(self) -> Self:
-        places: dict[str, str] = {"pages": self.pages.in_}
+        places: dict[str, str] = {"pages": self.pages.advanced.in_}
         if self.watermark is not None:
-            places["watermark.push"] = self.watermark.push.in_
+            places["watermark.push"] = self.watermark.push.advanced.in_
         for key, place in places.items():
-            if place == "body" and self.request.method != "POST":
-                raise ValueError(f"{key}.in: body goes with request.method: POST")
+            if place == "body" and self.request.body is None:
+                raise ValueError(
+                    f"{key}.advanced.in: body needs request.body; give {{}} if it has nothing else"
+                )
         return self
 
     def column_problems(self, fields: Sequence[FieldSettings]) -> Iterator[str]:

@@ -53,7 +53,7 @@ def parse_condition(text: str) -> DeleteCondition:
 
 
 class KeyedAdvanced(Settings):
-    """Maintenance of the keyed table, and its store."""
+    """Maintenance, columns and store of the keyed table."""
 
     optimize: OptimizeSettings | None = Field(default_factory=OptimizeSettings)
     """Compaction of small files, hourly by default, since each merge adds some; null: off."""
@@ -61,6 +61,8 @@ class KeyedAdvanced(Settings):
     """Deletion of unused files; default: off."""
     keep_changes: Seconds | None = Field(default=None, ge=DAY, examples=["90d"])
     """Merged files of the sink's table leave it when they are so old; default: all stay."""
+    leave_out: list[str] = Field(default_factory=list, examples=[["op"]])
+    """Columns that the keyed table lacks."""
     storage_options: Options | None = Field(
         default=None, repr=False, examples=[{"AWS_REGION": "us-east-1"}]
     )
@@ -83,8 +85,6 @@ class KeyedSettings(Settings):
     deletes: str | None = Field(default=None, examples=["op = 'd'"])
     """Changes that remove their key: `op = 'd'`, `op IN ('d', 't')`, `x IS NULL`, `x IS NOT NULL`,
     or a boolean column."""
-    leave_out: list[str] = Field(default_factory=list, examples=[["op"]])
-    """Columns that the keyed table lacks."""
     every: Seconds = Field(default=5 * MINUTE, gt=0)
     """Least time between two merges; longer after one that rewrote much of the table."""
     advanced: KeyedAdvanced = Field(default_factory=KeyedAdvanced)
@@ -99,11 +99,13 @@ class KeyedSettings(Settings):
 
     @model_validator(mode="after")
     def _columns_are_used_once(self) -> Self:
-        for key in ("keys", "sequence_by", "leave_out"):
-            if len({*(names := getattr(self, key))}) < len(names):
+        left_out = self.advanced.leave_out
+        lists = {"keys": self.keys, "sequence_by": self.sequence_by, "advanced.leave_out": left_out}
+        for key, names in lists.items():
+            if len({*names}) < len(names):
                 raise ValueError(f"{key} names a column twice")
-        if needed := sorted({*self.keys, *self.sequence_by} & {*self.leave_out}):
-            raise ValueError(f"leave_out names {needed[0]!r}, which the keyed table needs")
+        if needed := sorted({*self.keys, *self.sequence_by} & {*left_out}):
+            raise ValueError(f"advanced.leave_out names {needed[0]!r}, which the keyed table needs")
         return self
 
     @property

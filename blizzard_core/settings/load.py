@@ -17,12 +17,11 @@ from itertools import groupby
 from pathlib import Path
 from typing import Any, get_args, get_origin
 
-from pydantic import BaseModel, ValidationError
+from pydantic import BaseModel, Tag, ValidationError
 
 from blizzard_core import redact
 from blizzard_core.errors import ConfigError
 from blizzard_core.settings.checks import CHECKS, Check
-from blizzard_core.settings.checks.event_time import unknown_key_hint
 from blizzard_core.settings.checks.places import conflicts
 from blizzard_core.settings.document import Config
 from blizzard_core.settings.formats import FORMATS
@@ -280,30 +279,54 @@ def _place(location: tuple[str | int, ...]) -> Key:
     )
 
 
+# The remedy for unknown keys that belong elsewhere, by their last two steps.
+_ELSEWHERE: Mapping[tuple[str, ...], str] = {
+    ("event_time", "idle_after"): "give it in the event_time of the source that may be idle",
+    ("request", "method"): "a request with `body` is a POST, any other a GET",
+    ("request", "headers"): "give them in the connection, which sends them with each request",
+}
+
+
 def _message(item: Any) -> str:
-    if item["type"] == "extra_forbidden":
-        place = _place(item["loc"])
-        hint = unknown_key_hint(place)
-        name, known = str(item["loc"][-1]), keys_at(Config, place[:-1])
-        if not hint and name in known:
-            return f"{error_text(item)}: another kind of this block has it"
-        if not hint and name in keys_at(Config, (*place[:-1], "advanced")):
-            return f"{error_text(item)}: it belongs into `advanced`"
-        return hint or f"{error_text(item)}{did_you_mean(name, known)}"
-    return error_text(item)
+    if item["type"] != "extra_forbidden":
+        return error_text(item)
+    location = [str(part) for part in item["loc"] if part != "[key]"]
+    block, name = location[:-1], location[-1]
+    known = {*keys_at(Config, block)}
+    if remedy := _ELSEWHERE.get(tuple(location[-2:])):
+        hint = f": {remedy}"
+    elif name in keys_at(Config, [*block, "advanced"]):
+        hint = ": it belongs into `advanced`"
+    elif any(
+        name in keys_at(Config, [*block, *at], of_any_kind=True) for at in ((), ("advanced",))
+    ):
+        hint = ": another kind of this block has it"
+    else:
+        hint = did_you_mean(name, known)
+    return f"{error_text(item)}{hint}"
 
 
-def keys_at(model: type[BaseModel], location: tuple[str | int, ...]) -> list[str]:
-    """Yield the keys that a block may have, as written in the file."""
-    if not location:
-        return [field.alias or name for name, field in model.model_fields.items()]
-    return [
-        key
-        for name, field in model.model_fields.items()
-        if location[0] in {name, field.alias}
-        for inner, keyed in models_in(field.annotation)
-        for key in keys_at(inner, location[2 if keyed else 1 :])
-    ]
+def keys_at(
+    annotation: Any, location: Sequence[str], *, of_any_kind: bool = False
+) -> Iterator[str]:
+    """Yield the keys that a block may have, as written in the file.
+
+    ``location`` has a step for the kind of a block that has several, as pydantic's have.
+    """
+    if isinstance(annotation, type) and issubclass(annotation, BaseModel):
+        for name, field in annotation.model_fields.items():
+            if not location:
+                yield field.alias or name
+            elif location[0] in {name, field.alias}:
+                yield from keys_at(field.annotation, location[1:], of_any_kind=of_any_kind)
+        return
+    arguments = get_args(annotation)
+    tag = next((each.tag for each in arguments if isinstance(each, Tag)), None)
+    if tag is not None and not of_any_kind and location[:1] != [tag]:
+        return
+    below = location[1:] if tag is not None or get_origin(annotation) in {dict, list} else location
+    for argument in arguments:
+        yield from keys_at(argument, below, of_any_kind=of_any_kind)
 
 
 def models_in(annotation: Any) -> Iterator[tuple[type[BaseModel], bool]]:

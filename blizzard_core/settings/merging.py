@@ -22,6 +22,7 @@ from blizzard_core.text import did_you_mean
 _NAMED = frozenset({"connections", "pipelines", "tables"})
 _ALL = "*"
 _SOURCES = ("pipelines", _ALL, "sources", _ALL)
+_ERRORS: Key = ("pipelines", _ALL, "error_handling")
 # What each block of `defaults` goes below.
 _DEFAULTS: Mapping[str, Key] = {
     "pipeline": ("pipelines", _ALL),
@@ -33,12 +34,11 @@ _PATHS: Mapping[Key, tuple[str, ...]] = {
     _SOURCES: ("source_uri", "path"),
     (*_SOURCES, "format"): ("avro_schema",),
     ("pipelines", _ALL, "sink"): ("table_uri",),
-    ("pipelines", _ALL, "error_handling"): ("dlq_path",),
+    (*_ERRORS, "advanced"): ("dlq_path",),
     ("tables", _ALL): ("table_uri",),
     ("connections", _ALL): ("uri",),
     (): ("lineage",),
 }
-_ERRORS: Key = ("pipelines", _ALL, "error_handling")
 _STORE_OPTIONS: tuple[Key, ...] = (
     (*_SOURCES, "storage_options"),
     ("pipelines", _ALL, "sink", "storage_options"),

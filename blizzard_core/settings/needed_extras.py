@@ -73,8 +73,8 @@ def _needs(config: Config) -> Iterator[tuple[Extra | None, str]]:
         for source_name, source in pipeline.sources.items():
             yield from _source_needs(config, source, f"{here}.sources.{source_name}")
         yield extra_of_scheme(scheme_of(pipeline.sink.table_uri)), f"{here}.sink.table_uri"
-        if letters := pipeline.error_handling.dlq_path:
-            yield extra_of_scheme(scheme_of(letters)), f"{here}.error_handling.dlq_path"
+        if letters := pipeline.error_handling.advanced.dlq_path:
+            yield extra_of_scheme(scheme_of(letters)), f"{here}.error_handling.advanced.dlq_path"
 
 
 def _source_needs(

@@ -28,8 +28,10 @@ class SparkSettings(Settings):
 
 
 class ReplicaAdvanced(Settings):
-    """The pace of replicas."""
+    """The pace of replicas, and their store."""
 
+    storage_options: Options = Field(default_factory=dict, repr=False)
+    """Credentials of `uri`."""
     lease: Seconds = Field(default=30, ge=5)
     """Time without a renewal after which a replica counts as dead. Each renews three times as
     often."""
@@ -40,15 +42,15 @@ class ReplicaSettings(Settings):
 
     uri: Uri = Field(examples=["s3://lake/tables/events/_blizzard/replicas"])
     """Folder of their leases, one object for each replica; another folder is another group."""
-    storage_options: Options = Field(default_factory=dict, repr=False)
-    """Credentials of `uri`."""
     advanced: ReplicaAdvanced = Field(default_factory=ReplicaAdvanced)
     """Rarely needed."""
 
 
 class GlobalAdvanced(Settings):
-    """Concurrency and polling."""
+    """Shutdown, concurrency and polling."""
 
+    shutdown_grace: Seconds = Field(default=25, ge=0)
+    """Time for a batch to end after SIGTERM; keep it below the container's grace period."""
     total_concurrency: int = Field(default=8, ge=1, le=256)
     """Concurrent storage requests per source."""
     poll_jitter: Seconds = Field(default=5, ge=0)
@@ -58,8 +60,6 @@ class GlobalAdvanced(Settings):
 class GlobalSettings(Settings):
     """Limits that all pipelines of a process share."""
 
-    shutdown_grace: Seconds = Field(default=25, ge=0)
-    """Time for a batch to end after SIGTERM; keep it below the container's grace period."""
     replicas: ReplicaSettings | None = None
     """Share the sources among several Blizzards; default: one Blizzard has them all."""
     advanced: GlobalAdvanced = Field(default_factory=GlobalAdvanced)

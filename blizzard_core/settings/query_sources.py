@@ -160,14 +160,8 @@ class SplitSettings(Settings):
         return _checked_columns([by])[0] if by else by
 
 
-class TableWatermark(QueryWatermark):
-    """Columns whose values only grow. A row is new if any of them is.
-
-    `bound` fixes the end of a window before it is read: below the oldest open transaction
-    (`settled`), `settle` before the server's time (`clock`), a table version (`version`), the
-    highest value present (`max`) or read (`rows`). docs/reference/tables.md says what each can
-    miss.
-    """
+class TableWatermarkAdvanced(WatermarkAdvanced):
+    """Open transactions, rows without a value, and times without a zone."""
 
     zone: str | None = Field(default=None, examples=["America/Los_Angeles"])
     """Time zone of columns without one; default UTC."""
@@ -178,6 +172,19 @@ class TableWatermark(QueryWatermark):
         if zone is not None and zone not in available_timezones():
             raise ValueError(f"{zone!r} is no time zone; write Europe/Berlin or UTC")
         return zone
+
+
+class TableWatermark(QueryWatermark):
+    """Columns whose values only grow. A row is new if any of them is.
+
+    `bound` fixes the end of a window before it is read: below the oldest open transaction
+    (`settled`), `settle` before the server's time (`clock`), a table version (`version`), the
+    highest value present (`max`) or read (`rows`). docs/reference/tables.md says what each can
+    miss.
+    """
+
+    advanced: TableWatermarkAdvanced = Field(default_factory=TableWatermarkAdvanced)
+    """Rarely needed."""
 
 
 class TableSourceAdvanced(Settings):

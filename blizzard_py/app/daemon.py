@@ -73,7 +73,7 @@ def run_daemon(
     loop = Loop(
         once,
         limits.advanced.poll_jitter,
-        limits.shutdown_grace,
+        limits.advanced.shutdown_grace,
         renewed=config.secrets.changed,
     )
     workers = build(config, engine, fresh=fresh, admission=admission, once=once)

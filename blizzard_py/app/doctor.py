@@ -49,12 +49,12 @@ def stores_of(config: Config) -> Iterator[UsedStore]:
         sink = pipeline.sink
         yield UsedStore("table", sink.table_uri, sink.storage_options)
         errors = pipeline.error_handling
-        if errors.dlq_path:
+        if errors.advanced.dlq_path:
             dlq_options = errors.dlq_options(sink.storage_options)
-            yield UsedStore("dead letters", errors.dlq_path, dlq_options)
+            yield UsedStore("dead letters", errors.advanced.dlq_path, dlq_options)
     replicas = config.global_.replicas
     if replicas is not None:
-        yield UsedStore("leases", replicas.uri, replicas.storage_options)
+        yield UsedStore("leases", replicas.uri, replicas.advanced.storage_options)
 
 
 def _queries(config: Config, _found: Sequence[CheckResult]) -> Iterator[CheckResult]:

@@ -28,7 +28,7 @@ def show_replicas(config: Config, document: dict[str, Any]) -> list[dict[str, An
     settings = config.global_.replicas
     if settings is None:
         return []
-    storage, now = open_storage(settings.uri, settings.storage_options), time.time()
+    storage, now = open_storage(settings.uri, settings.advanced.storage_options), time.time()
     sources = {
         f"{pipeline}/{name}": source
         for pipeline, block in document["pipelines"].items()

@@ -61,7 +61,7 @@ def share_sources(
     """Return workers that share the sources of ``workers`` with other replicas. Opens nothing."""
     units = units_of((worker.name, _queue_of(worker.parts)) for worker in workers)
     own = new_replica(this_process().host, _digest(workers, units, settings.advanced.lease))
-    storage = open_storage(settings.uri, settings.storage_options)
+    storage = open_storage(settings.uri, settings.advanced.storage_options)
     membership = Membership(storage, own, units, settings.advanced.lease)
     for reason in REASONS:
         metrics.HANDOVERS.labels(reason)

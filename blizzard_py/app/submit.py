@@ -269,7 +269,7 @@ def _bring_here(config: Config, where: tuple[str, str]) -> int:
     engine = LazyEngine(partial(spark_engine, config, "blizzard-requests"))
     worker = source_pipeline(live_owner(config, where, engine), requests_only=True)
     stop = threading.Event()
-    grace_secs = config.global_.shutdown_grace
+    grace_secs = config.global_.advanced.shutdown_grace
     with stop_on_signals(stop, grace_secs):
         try:
             code = run([worker], Loop(True, 0, grace_secs), stop)

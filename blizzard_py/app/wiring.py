@@ -204,7 +204,7 @@ def context_of(
     sink = pipeline.sink
     asks = pipeline.query_sources.get(source_name)
     errors = pipeline.error_handling
-    dlq_uri = errors.dlq_path or f"{sink.table_uri.rstrip('/')}/{DLQ_FOLDER}"
+    dlq_uri = errors.advanced.dlq_path or f"{sink.table_uri.rstrip('/')}/{DLQ_FOLDER}"
     stores = Stores(
         open_source(source.uri, source.storage_options, versions=_is_cleaned(source))
         if asks is None

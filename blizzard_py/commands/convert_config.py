@@ -210,15 +210,14 @@ def _rest_of_pipeline(block: _Block, result: Converted) -> dict[str, Any]:
     found: dict[str, Any] = {"schema": _schema(block.block("schema"))}
     errors = block.block("error_handling")
     options = _options(errors.block("dlq_storage_options"))
-    limits, advanced = _take_present(errors, "dlq_path"), _take_present(errors, "max_failures")
-    if options and "dlq_path" in limits:
+    advanced = _take_present(errors, "dlq_path", "max_failures")
+    if options and "dlq_path" in advanced:
         advanced["dlq_storage_options"] = options
     elif options:
         text = "left out: without dlq_path dead letters are in the table, with the sink's options"
         result.note((*errors.place, "dlq_storage_options"), text)
     errors.check_remaining()
-    limits |= _advanced(advanced)
-    return found | ({"error_handling": limits} if limits else {})
+    return found | ({"error_handling": {"advanced": advanced}} if advanced else {})
 
 
 def _source(block: _Block, result: Converted) -> dict[str, Any]:

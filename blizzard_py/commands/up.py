@@ -82,7 +82,7 @@ def up(config: Path, log_level: str) -> int:
         for name, module in _MODULES.items()
     }
     commands["blizzard"] += ["--penguin-page", addresses["penguin"]]
-    return supervise(commands, loaded.global_.shutdown_grace + _KILL_SECS)
+    return supervise(commands, loaded.global_.advanced.shutdown_grace + _KILL_SECS)
 
 
 def page_addresses(metrics: MetricsSettings | None) -> dict[str, str]:

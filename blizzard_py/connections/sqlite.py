@@ -87,7 +87,8 @@ class SqliteConnection(SqlConnection):
             elif values and not self._selection.zone and not has_zone(values[0]):
                 yield (
                     f"column {column.name} is a time without a zone and is treated as UTC: rows of"
-                    " writers in zones west of UTC would be missed; set watermark.zone to theirs"
+                    " writers in zones west of UTC would be missed; set watermark.advanced.zone"
+                    " to theirs"
                 )
 
     def key(self) -> Sequence[str]:

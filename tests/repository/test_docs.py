@@ -132,7 +132,7 @@ def test_the_reference_has_few_keys_outside_advanced() -> None:
     known = key_paths(configuration_reference())
     assert len(known) > 240
     parts = [path.split(".") for path in known]
-    assert len([p for p in parts if "advanced" not in p and "format" not in p[:-1]]) <= 190
+    assert len([p for p in parts if "advanced" not in p and "format" not in p[:-1]]) <= 180
 
 
 def test_the_reference_has_every_key_its_type_default_and_remark() -> None:

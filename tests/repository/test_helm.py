@@ -180,7 +180,7 @@ def test_parts_can_be_switched_off() -> None:
             "give a port from 1 to 65535",
         ),
         (
-            {"config": CONFIG | {"global": {"shutdown_grace": "10m"}}},
+            {"config": CONFIG | {"global": {"advanced": {"shutdown_grace": "10m"}}}},
             "would kill the daemons before they have saved. Give 630 or more",
         ),
         (connected(password="hunter2"), "config.connections has a `password` in plain text"),
@@ -333,9 +333,8 @@ def test_a_changed_configuration_rolls_the_pods() -> None:
 
     before = annotations(LEAST)
     assert annotations(LEAST | {"alerts": {"enabled": True}}) == before
-    assert (
-        annotations({"config": LEAST["config"] | {"global": {"shutdown_grace": "30s"}}}) != before
-    )
+    shorter = {"global": {"advanced": {"shutdown_grace": "30s"}}}
+    assert annotations({"config": LEAST["config"] | shorter}) != before
 
 
 def test_default_grace_and_cores_fit_the_configuration() -> None:

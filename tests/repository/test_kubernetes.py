@@ -188,7 +188,7 @@ def test_probes_ask_where_the_daemon_answers(objects: Objects, tmp_path: Path) -
 
 
 def test_termination_leaves_time_to_end_a_batch(objects: Objects, tmp_path: Path) -> None:
-    grace = config_of(objects, tmp_path).global_.shutdown_grace
+    grace = config_of(objects, tmp_path).global_.advanced.shutdown_grace
     for daemon in DAEMONS:
         pod = pod_of(objects["StatefulSet", daemon])
         assert pod["terminationGracePeriodSeconds"] >= grace + MARGIN_SECS

@@ -51,7 +51,8 @@ def _kinds(annotation: Any) -> Iterator[Any]:
 
 def _advanced_of(model: type[BaseModel]) -> dict[str, Any]:
     field = model.model_fields.get("advanced")
-    return {} if field is None else dict(getattr(field.annotation, "model_fields", {}))
+    fields = getattr(field and field.annotation, "model_fields", {})
+    return {each.alias or name: each for name, each in fields.items()}
 
 
 def settings_of(model: type[M], **block: Any) -> M:

@@ -371,11 +371,3 @@ def _of_output(
                 (*here, "sink", "metadata_columns"),
                 f"{name} describes one row of a file, and {many}; leave it out",
             )
-
-
-def unknown_key_hint(place: Key) -> str | None:
-    """Return the hint for an unknown key that belongs elsewhere, or to other sources."""
-    if place[-2:] == ("event_time", "idle_after"):
-        return "belongs to a source: give it in the event_time of the source that may be idle"
-    is_a_sources = place[-3:-2] == ("sources",) and place[-1] == "event_time"
-    return "goes with files for now" if is_a_sources else None

@@ -82,7 +82,7 @@ def _of_columns(pipeline: PipelineSettings, keyed: KeyedSettings) -> Iterator[tu
     fields = {field.name: field for field in pipeline.fields}
     condition = [] if keyed.condition is None else [keyed.condition.column]
     named = {"keys": keyed.keys, "sequence_by": sequence}
-    named |= {"leave_out": keyed.leave_out, "deletes": condition}
+    named |= {"advanced.leave_out": keyed.advanced.leave_out, "deletes": condition}
     for key, name in [(at, name) for at in named for name in named[at] if name not in added]:
         must_order, field = key in {"keys", "sequence_by"}, fields.get(name)
         if name in pipeline.path_types:

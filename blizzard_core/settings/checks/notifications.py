@@ -50,12 +50,12 @@ def replica_problems(config: Config) -> Iterator[SettingProblem]:
     found = config.global_.replicas
     if found is None:
         return
-    here = ("global", "replicas", "uri")
-    wrong = list(problems_of(found.uri, found.storage_options))
+    here, options = ("global", "replicas", "uri"), found.advanced.storage_options
+    wrong = list(problems_of(found.uri, options))
     yield from (SettingProblem(here, text) for text in wrong)
     for place, _, source in config.file_sources():
         where = ".".join(place)
-        if not wrong and area_of(found.uri, found.storage_options).overlaps(
+        if not wrong and area_of(found.uri, options).overlaps(
             area_of(source.uri, source.storage_options)
         ):
             yield SettingProblem(

@@ -187,10 +187,10 @@ class _Found:
         table = self.add((*here, "sink"), sink, "table_uri", self.sinks)
         keyed = _mapping(block.get("keyed"))
         self.add((*here, "keyed"), keyed, "table_uri", self.keyed, _keyed_options(keyed, sink))
-        errors = _mapping(block.get("error_handling"))
-        letters = self.add(
-            (*here, "error_handling"), errors, "dlq_path", self.letters, _dlq_options(errors, sink)
-        )
+        errors = _mapping(_mapping(block.get("error_handling")).get("advanced"))
+        place_of_errors: Key = (*here, "error_handling", "advanced")
+        options = _dlq_options(errors, sink)
+        letters = self.add(place_of_errors, errors, "dlq_path", self.letters, options)
         for source, raw in _mapping(block.get("sources")).items():
             settings = _mapping(raw)
             path: Key = (*here, "sources", str(source))
@@ -250,7 +250,7 @@ def _keyed_options(keyed: dict[Any, Any], sink: dict[Any, Any]) -> StorageOption
 
 
 def _dlq_options(errors: dict[Any, Any], sink: dict[Any, Any]) -> StorageOptions:
-    own = _mapping(errors.get("advanced")).get("dlq_storage_options")
+    own = errors.get("dlq_storage_options")
     return _options(sink) if own is None else _options({"storage_options": own})
 
 

@@ -82,12 +82,6 @@ class HttpQueries:
             if source.units is not None or _is_meant(key, text):
                 placeholders = known if source.units is not None else ()
                 yield from ((key, problem) for problem in problems_in_text(text, placeholders))
-        for name, text in source.request.headers.items():
-            if names_in(text):
-                yield (
-                    ("request", "headers", name),
-                    "placeholders are filled in in path, params and body alone; use one of these",
-                )
 
     def selection(
         self, pipeline: PipelineSettings, source: HttpSourceSettings, _driver: str

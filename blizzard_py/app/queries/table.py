@@ -70,7 +70,7 @@ class TableQueries:
             fields=as_read(tuple(map(field_spec, pipeline.schema_.fields))),
             columns=tuple(source.marks.columns),
             nulls=source.marks.advanced.nulls,
-            zone=(source.watermark.zone if source.watermark else None) or "",
+            zone=(source.watermark.advanced.zone if source.watermark else None) or "",
         )
 
     def split(self, source: TableSourceSettings) -> WindowSplit:

@@ -64,13 +64,12 @@ def first_call(source: HttpSource, window: Mapping[str, Value]) -> Call:
     """Return the request of a window; ``window`` maps parameter names to values."""
     request = source.request
     call = Call(
-        request.method,
+        "GET" if request.body is None else "POST",
         joined(source.api.base_url, request.path),
         {name: _spelt(value) for name, value in request.params.items()},
-        request.headers,
-        request.body if request.body is not None or request.method == "GET" else {},
+        body=request.body,
     )
-    location = source.push.in_ if source.push else "params"
+    location = source.push.advanced.in_ if source.push else "params"
     for name, value in window.items():
         call = call.with_value(location, name, value)
     return call
@@ -79,10 +78,10 @@ def first_call(source: HttpSource, window: Mapping[str, Value]) -> Call:
 def with_first_page(pages: PagesSettings, call: Call) -> Call:
     """Return the request of the first page."""
     if pages.limit_param and pages.size:
-        call = call.with_value(pages.in_, pages.limit_param, pages.size)
+        call = call.with_value(pages.advanced.in_, pages.limit_param, pages.size)
     if pages.param and pages.kind in {"offset", "page"}:
         first = 0 if pages.kind == "offset" else pages.advanced.first
-        call = call.with_value(pages.in_, pages.param, first)
+        call = call.with_value(pages.advanced.in_, pages.param, first)
     return call
 
 

@@ -32,7 +32,7 @@ def _api(api: HttpConnectionSettings) -> list[str]:
         return found
     if auth.token_url is not None:
         found += _url("auth.token_url", auth.token_url)
-    if auth.token is not None and (auth.kind == "bearer" or auth.location == "header"):
+    if auth.token is not None and (auth.kind == "bearer" or auth.advanced.location == "header"):
         found += _headers("auth", {auth.name or "token": auth.token})
     return found
 
@@ -68,7 +68,7 @@ def _url(name: str, url: str) -> list[str]:
 
 def _request(source: HttpSource) -> list[str]:
     request, body = source.request, source.request.body
-    found = _headers("request.headers", request.headers)
+    found = []
     if "://" in request.path or request.path.startswith("//"):
         found.append("request.path must be a path below base_url, not a URL")
     if "?" in request.path or "#" in request.path:
@@ -84,9 +84,9 @@ def _placed_names(source: HttpSource) -> list[str]:
     """Return the names, as paths, of values that are placed in the body."""
     push, pages = source.push, source.pages
     found: list[str | None] = []
-    if push is not None and push.in_ == "body":
+    if push is not None and push.advanced.in_ == "body":
         found += [push.from_.param, push.to.param if push.to else None]
-    if pages.in_ == "body":
+    if pages.advanced.in_ == "body":
         found += [pages.param, pages.limit_param]
     return [name for name in found if name]
 

@@ -51,7 +51,7 @@ def request_credentials(auth: AuthSettings | None, token: Token | None) -> Reque
             return RequestCredentials({"Authorization": _basic(user, password)})
         case AuthSettings(name=str(name), token=str(key)):
             carried = {name: key}
-            in_query = auth.location == "query"
+            in_query = auth.advanced.location == "query"
             return RequestCredentials(params=carried) if in_query else RequestCredentials(carried)
     return RequestCredentials()
 
@@ -102,7 +102,7 @@ def secrets_of(
     api: HttpConnectionSettings, request: RequestSettings, token: Token | None
 ) -> set[str]:
     """Return everything secret that an API could echo."""
-    found = {*api.secret_values, *request.headers.values()}
+    found = {*api.secret_values}
     found |= {str(v) for k, v in request.params.items() if is_secret(k)}
     found |= {quote_plus(secret) for secret in api.secret_values if secret}
     found.add(token.value if token else None)

@@ -70,7 +70,7 @@ def _next(source: HttpSource, page: ApiPage) -> Call | None:
         case "offset" | "page":
             first = pages.advanced.first
             value = page.so_far if pages.kind == "offset" else first + page.number
-            turned = page.call.with_value(pages.in_, pages.param or "", value)
+            turned = page.call.with_value(pages.advanced.in_, pages.param or "", value)
             return turned if page.records else None
         case "link_header":
             return _by_header(source, page)
@@ -92,7 +92,7 @@ def _stated(source: HttpSource, page: ApiPage, text: AnswerText) -> Call | None:
         _check_end(pages, page, text)
         return None
     if pages.kind == "cursor":
-        return page.call.with_value(pages.in_, pages.param or "", stated)
+        return page.call.with_value(pages.advanced.in_, pages.param or "", stated)
     return _linked(source, page, str(stated))
 
 

@@ -99,7 +99,7 @@ def _values(push: PushSettings, low: Any, up_to: Any) -> Mapping[str, Value]:
 
 def _spelt(text: str, kind: str, push: PushSettings) -> Value:
     """Return a number of seconds as a number in JSON, and as text everywhere else."""
-    if push.in_ != "body" or kind not in _NUMBERS:
+    if push.advanced.in_ != "body" or kind not in _NUMBERS:
         return text
     number = float(text)
     return int(number) if number.is_integer() else number

@@ -62,7 +62,7 @@ def without_zone(column: SourceColumn, kind: str) -> str:
     """Return the warning for times without a zone, of writers in an unknown one."""
     return (
         f"{column.name} is a {kind}, which has no zone, and its values are treated as UTC: rows of"
-        " writers in zones west of UTC would be missed; set watermark.zone to their zone"
+        " writers in zones west of UTC would be missed; set watermark.advanced.zone to their zone"
     )
 
 

@@ -51,7 +51,7 @@ def refused(tmp_path: Path, tables: dict[str, str] | None = None, **pipelines: A
 )
 def test_dead_letters_inside_a_source_are_refused(tmp_path: Path, source: str, dlq: str) -> None:
     [problem] = refused(tmp_path, events=pipeline({"main": source}, "/lake/events", dlq))
-    assert problem.startswith("pipelines.events.error_handling.dlq_path (line ")
+    assert problem.startswith("pipelines.events.error_handling.advanced.dlq_path (line ")
     assert "overlaps with pipelines.events.sources.main.source_uri (line " in problem
     assert problem.endswith("choose a separate place, or leave it out")
 
@@ -148,7 +148,7 @@ def test_letters_in_a_table_lie_where_no_vacuum_deletes_them(
     )
     assert len(found) == refusal
     for problem in found:
-        assert problem.startswith("pipelines.events.error_handling.dlq_path (line ")
+        assert problem.startswith("pipelines.events.error_handling.advanced.dlq_path (line ")
         assert "where a VACUUM deletes it. Leave it out" in problem
 
 
@@ -176,7 +176,7 @@ def test_invalid_dead_letter_uri_is_reported(tmp_path: Path) -> None:
     [problem] = refused(
         tmp_path, events=pipeline({"main": "/data/raw"}, "/lake", "ftp://there/dlq")
     )
-    assert "error_handling.dlq_path" in problem
+    assert "error_handling.advanced.dlq_path" in problem
     assert "unknown scheme 'ftp'" in problem
 
 

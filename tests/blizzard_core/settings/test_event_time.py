@@ -111,7 +111,7 @@ sources.main.event_time: {idle_after: 0 seconds}
   => longer than nothing @ sources.main.event_time.idle_after
 sources.main.event_time: {policy: max} => unknown key @ sources.main.event_time.policy
 event_time.state_path: /mnt/x => with local[2] leave it out @ event_time.advanced.state_path
-event_time.idle_after: 1 hour => belongs to a source
+event_time.idle_after: 1 hour => give it in the event_time of the source
 event_time.windows: 1 hour => did you mean window?
 sink.partition_by: {prefix_template: date=%Y-%m-%d}
   => may come from many files @ sink.partition_by.prefix_template

@@ -68,7 +68,7 @@ class TestRelativePaths:
             "  a:\n"
             "    sources: {main: {path: '${RAW}', format: {type: avro, avro_schema: order.avsc}}}\n"
             "    sink: {table_uri: 's3://lake/a'}\n"
-            "    error_handling: {dlq_path: letters/}\n"
+            "    error_handling: {advanced: {dlq_path: letters/}}\n"
             f"    {FIELDS}\n",
         )
         config = load_config(path, {"RAW": "in/raw"})
@@ -87,7 +87,7 @@ class TestRelativePaths:
         assert source is not None
         assert source.uri == f"{tmp_path}/in/raw"
         assert "record" in source.format.avro_schema  # type: ignore[union-attr]  # it is Avro
-        assert config.pipelines["a"].error_handling.dlq_path == f"{tmp_path}/letters"
+        assert config.pipelines["a"].error_handling.advanced.dlq_path == f"{tmp_path}/letters"
         (tmp_path / "token").write_text("another-token")
         (tmp_path / "key.json").write_text("{ }")
         assert sorted(config.secrets.changed()) == [
@@ -263,11 +263,11 @@ class TestDefaults:
     def test_relative_paths_belong_to_the_file_of_the_default(self, tmp_path: Path) -> None:
         written(tmp_path / "c.yaml", f"pipelines:\n{pipeline('a')}")
         path = tmp_path / "elsewhere.yaml"
-        text = "defaults: {pipeline: {error_handling: {dlq_path: dlq}}}\n"
+        text = "defaults: {pipeline: {error_handling: {advanced: {dlq_path: dlq}}}}\n"
         written(tmp_path / "conf" / path.name, text)
         path.symlink_to(tmp_path / "conf" / path.name)
         config = load_config(tmp_path, {})
-        assert config.pipelines["a"].error_handling.dlq_path == f"{tmp_path}/dlq"
+        assert config.pipelines["a"].error_handling.advanced.dlq_path == f"{tmp_path}/dlq"
 
     @pytest.mark.parametrize("value", ["1", "[1]", "{source: 1}", "{pipeline: []}"])
     def test_must_be_blocks(self, tmp_path: Path, value: str) -> None:

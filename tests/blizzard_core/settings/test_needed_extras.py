@@ -26,7 +26,7 @@ pipelines:
       shop: { kind: table, connection: shop, table: orders, watermark: { columns: [id] } }
       lake: { kind: table, connection: lake, table: orders, watermark: { columns: [id] } }
     sink: { table_uri: "gs://lake/other" }
-    error_handling: { dlq_path: "s3://letters/other" }
+    error_handling: { advanced: { dlq_path: "s3://letters/other" } }
     schema: { fields: [{ name: id, type: int64 }] }
 connections:
   shop: { driver: sqlite, uri: shop.db }

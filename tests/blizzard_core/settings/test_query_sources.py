@@ -60,7 +60,7 @@ pipelines:
       crm:
         kind: http
         connection: crm
-        request: { method: GET, path: /orders, params: { state: all } }
+        request: { path: /orders, params: { state: all } }
         records: data.items
         pages: { kind: cursor, next: meta.next, param: cursor, limit_param: limit, size: 500 }
         watermark:
@@ -68,7 +68,6 @@ pipelines:
           push:
             from: { param: since, format: iso }
             to: { param: until, inclusive: 1ms }
-            in: params
           split: { unit: day, start: 2023-07-01 }
     sink: { table_uri: /data/lake/out }
     schema:
@@ -142,8 +141,9 @@ crm.watermark.push: ~ => is required
 crm.watermark.push.to: ~ => split needs push.to @ crm.watermark
 crm.watermark.push.from.inclusive: 1s => unknown key
 crm.watermark.split.start: soon => no date or time
-crm.watermark.push.in: body => goes with request.method: POST @ crm
-crm.request.body: {a: 1} => body goes with method: POST @ crm.request
+crm.watermark.push.in: body => body needs request.body @ crm
+crm.request.method: POST => with `body` is a POST
+crm.request.headers: {} => give them in the connection
 crm.pages.next: ~ => kind cursor needs next @ crm.pages
 crm.pages.next: "" => must not be empty
 crm.pages.param: "" => must not be empty

@@ -105,7 +105,7 @@ def testplaces_have_one_spelling_behind_the_settings(
         pipeline = config.pipelines["events"]
         assert pipeline.sources["main"].source_uri == f"{tmp_path}/raw"
         assert pipeline.sink.table_uri == config.tables["events"].table_uri == f"{tmp_path}/lake/t"
-        assert pipeline.error_handling.dlq_path == "s3://letters/x"
+        assert pipeline.error_handling.advanced.dlq_path == "s3://letters/x"
 
 
 def test_all_problems_are_reported_with_their_lines(tmp_path: Path) -> None:

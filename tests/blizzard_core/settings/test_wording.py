@@ -104,3 +104,31 @@ def test_invalid_value_of_a_union_is_reported_once(
     place = ("pipelines", "events", "sources", "main", *key.split("."))
     [_, told] = problems(tmp_path / "c.yaml", with_value(document, place, value))
     assert re.sub(r"line \d+", "line N", told).strip() == f"pipelines.events.sources.main.{message}"
+
+
+@pytest.mark.parametrize(
+    ("place", "remedy"),
+    [
+        ("pipelines.events.sources.main.checkpoint", ": it belongs into `advanced`"),
+        ("pipelines.events.sources.erp.split", ": it belongs into `advanced`"),
+        ("pipelines.events.sources.main.split", ": another kind of this block has it"),
+        ("pipelines.events.sources.erp.late_files", ": another kind of this block has it"),
+        ("pipelines.events.sources.erp.late_file", ""),
+        ("pipelines.events.sources.crm.pages.in", ": it belongs into `advanced`"),
+        ("pipelines.events.error_handling.dlq_path", ": it belongs into `advanced`"),
+        ("connections.crm.timeout", ": it belongs into `advanced`"),
+        ("connections.shop.timeout", ": another kind of this block has it"),
+        ("global.shutdown_graze", ""),
+        ("global.shutdown_grace", ": it belongs into `advanced`"),
+        ("tables.events.own_prefix", ""),
+    ],
+)
+def test_an_unknown_key_is_told_where_it_belongs(place: str, remedy: str, tmp_path: Path) -> None:
+    document = yaml.safe_load((CONFIGS / "example.yaml").read_text())
+    *outer, key = place.split(".")
+    block = document
+    for part in outer:
+        block = block[part]
+    block[key] = "1m"
+    [told] = [each for each in problems(tmp_path / "c.yaml", document) if "unknown key" in each]
+    assert re.sub(r" \(line \d+\)", "", told).strip() == f"{place}: unknown key{remedy}"

@@ -128,7 +128,7 @@ def test_both_daemons_files_become_one_that_is_valid(tmp_path: Path) -> None:
     assert (sink.advanced.file_size_mb, sink.advanced.compression) == (64, "zstd")
     assert sink.storage_options == {"AWS_SECRET_ACCESS_KEY": "t"}
     handling = config.pipelines["events"].error_handling
-    assert (handling.advanced.max_failures, handling.dlq_path) == (100, "s3://lake/dlq")
+    assert (handling.advanced.max_failures, handling.advanced.dlq_path) == (100, "s3://lake/dlq")
     assert handling.advanced.dlq_storage_options == {"AWS_REGION": "us-east-1"}
     logs = config.pipelines["logs"]
     # The state of a pipeline with one source was named after the pipeline.
@@ -150,7 +150,7 @@ def test_options_of_letters_without_a_place_are_left_out(tmp_path: Path) -> None
     assert "dlq_storage_options: left out: without dlq_path" in found.stderr
     environment = {"KEY_ID": "k", "AWS_SECRET_ACCESS_KEY": "s", "AWS_SECRET_ACCESS_KEY_2": "t"}
     handling = load_config(output, environment).pipelines["events"].error_handling
-    assert (handling.dlq_path, handling.advanced.dlq_storage_options) == (None, None)
+    assert (handling.advanced.dlq_path, handling.advanced.dlq_storage_options) == (None, None)
 
 
 def test_omitted_keys_are_named_in_the_file_and_on_screen(tmp_path: Path) -> None:

@@ -92,7 +92,7 @@ def test_warnings_mention_times_without_a_zone(access: Access) -> None:
     with contextlib.closing(
         connect(access, ReadSelection(table="t", columns=("at",)))
     ) as connection:
-        assert any("set watermark.zone" in note for note in connection.warnings())
+        assert any("set watermark.advanced.zone" in note for note in connection.warnings())
 
 
 def test_text_that_says_its_zone_is_left_in_it() -> None:
@@ -130,4 +130,4 @@ def test_text_times_of_two_forms_are_refused(tmp_path: Path, one: str, other: st
 
 def test_a_zone_that_is_none_is_refused() -> None:
     with pytest.raises(ValueError, match="is no time zone"):
-        TableWatermark.model_validate({"columns": ["at"], "zone": "Mars/X"})
+        TableWatermark.model_validate({"columns": ["at"], "advanced": {"zone": "Mars/X"}})

@@ -56,5 +56,5 @@ class Pace:
 
     @property
     def shutdown(self) -> float:
-        """`global.shutdown_grace`: shorter than a slow job, so some are cancelled."""
+        """`global.advanced.shutdown_grace`: shorter than a slow job, so some are cancelled."""
         return 0.25 * self.grace

@@ -34,12 +34,12 @@
 {{- with regexFind (printf "\"(?:%s)\":\"%s\"" $options $plain) (toJson .Values.config) }}
 {{- fail (printf "config has %s… in plain text, and a ConfigMap is no place for it: put it into a Secret and give \"${file:/run/secrets/blizzard/NAME}\"" (regexFind "[A-Za-z_]+" .)) }}
 {{- end }}
-{{- $grace := dig "global" "shutdown_grace" "1m" .Values.config | toString }}
+{{- $grace := dig "global" "advanced" "shutdown_grace" "1m" .Values.config | toString }}
 {{- if regexMatch "^[0-9]+(s|m|h)?$" $grace }}
 {{- $unit := dict "s" 1 "m" 60 "h" 3600 }}
 {{- $secs := mul (regexFind "^[0-9]+" $grace | int) (get $unit (regexFind "[smh]$" $grace | default "s")) }}
 {{- if lt (int .Values.terminationGracePeriodSeconds) (add $secs 30 | int) }}
-{{- fail (printf "terminationGracePeriodSeconds is %d, and config.global.shutdown_grace %s: Kubernetes would kill the daemons before they have saved. Give %d or more" (int .Values.terminationGracePeriodSeconds) $grace (add $secs 30)) }}
+{{- fail (printf "terminationGracePeriodSeconds is %d, and config.global.advanced.shutdown_grace %s: Kubernetes would kill the daemons before they have saved. Give %d or more" (int .Values.terminationGracePeriodSeconds) $grace (add $secs 30)) }}
 {{- end }}
 {{- end }}
 {{- end }}

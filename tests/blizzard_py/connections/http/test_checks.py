@@ -80,8 +80,8 @@ def test_the_example_of_the_design_is_sound() -> None:
             "headers: 'X'",
         ),
         (
-            HttpSource(API, request_to("/a", headers={"X": " "}), "", paging()),
-            "request.headers: 'X'",
+            HttpSource(api_at("https://h", headers={"X": " "}), REQUEST, "", paging()),
+            "headers: 'X'",
         ),
         (HttpSource(API, request_to("https://evil/"), "", paging()), "must be a path"),
         (HttpSource(API, request_to("//evil/"), "", paging()), "must be a path"),
@@ -89,7 +89,7 @@ def test_the_example_of_the_design_is_sound() -> None:
         (
             HttpSource(
                 API,
-                request_to("/a", "POST", body={"page": 7}),
+                request_to("/a", body={"page": 7}),
                 "",
                 paging("page", "page.number", place="body"),
             ),
@@ -98,7 +98,7 @@ def test_the_example_of_the_design_is_sound() -> None:
         (
             HttpSource(
                 API,
-                request_to("/a", "POST", body={"q": {"f": [1]}}),
+                request_to("/a", body={"q": {"f": [1]}}),
                 "",
                 paging(),
                 marked("at", push_as(start_as("q.f.since"), end_as("q.until"), "body")),
@@ -122,9 +122,7 @@ def test_problems_report_each_invalid_setting(source: HttpSource, told: str) -> 
 )
 def test_no_repr_holds_a_secret(auth: AuthSettings) -> None:
     api = api_at("https://h", auth, {"X-Other": "hidden"})
-    request = request_to(
-        "/a", "POST", params={"key": "hidden"}, headers={"X": "hidden"}, body={"key": "hidden"}
-    )
+    request = request_to("/a", params={"key": "hidden"}, body={"key": "hidden"})
     assert "hidden" not in repr(HttpSource(api, request, "items", paging()))
 
 

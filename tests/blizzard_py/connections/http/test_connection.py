@@ -188,7 +188,7 @@ def test_requests_are_shown_for_plans(connected: Connect) -> None:
     source = pushed(
         "https://h",
         push_as(start_as("f.since"), end_as("f.until"), "body"),
-        request=request_to("a", "POST", body={"f": {"x": 1}}),
+        request=request_to("a", body={"f": {"x": 1}}),
     )
     assert connected(source).requests(window(at(1), at(2))) == [
         {

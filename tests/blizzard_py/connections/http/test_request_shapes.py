@@ -38,8 +38,6 @@ from tests.blizzard_py.connections.http.world import (
 from tests.support.api_server import ApiServer, ReceivedRequest, Reply, reply
 
 SIZES = range(10, 101)
-PUSH = push_as(start_as("start_time"), end_as("end_time"))
-PAGES = paging("cursor", "token", 10, limit_param="max_results", following="meta.next")
 ROWS = [{"id": n, "at": f"2026-01-01T00:00:{n:02}+00:00"} for n in range(25)]
 
 
@@ -73,8 +71,10 @@ def strict(url: str, method: str, split: RangeSettings | None = None) -> HttpSou
     body = {"state": "all"} if method == "POST" else None
     params = {} if body else {"state": "all"}
     place: Any = "body" if body else "params"
-    request = request_to("search", method, params=params, body=body)
-    pages, push = (block.model_copy(update={"in_": place}) for block in (PAGES, PUSH))
+    request = request_to("search", params=params, body=body)
+    push = push_as(start_as("start_time"), end_as("end_time"), place)
+    following, size = "meta.next", "max_results"
+    pages = paging("cursor", "token", 10, place, limit_param=size, following=following)
     mark = marked("at", push, split)
     return made(url, "data", pages, request=request, watermark=mark)
 

@@ -44,7 +44,7 @@ def source(
 ) -> HttpSource:
     push = push_as(start_as("since", start), end, location)
     return HttpSource(
-        api_at("https://h"), request_to("/a", "POST"), "", paging(), marked("at", push, split)
+        api_at("https://h"), request_to("/a", body={}), "", paging(), marked("at", push, split)
     )
 
 

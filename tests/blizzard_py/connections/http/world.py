@@ -49,7 +49,7 @@ def basic(username: str, password: str) -> AuthSettings:
 
 
 def api_key(name: str, token: str, place: str = "header") -> AuthSettings:
-    given = {"kind": "api_key", "name": name, "token": token, "in": place}
+    given = {"kind": "api_key", "name": name, "token": token, "advanced": {"in": place}}
     return AuthSettings.model_validate(given)
 
 
@@ -69,8 +69,8 @@ def api_at(
     return HttpConnectionSettings.model_validate({**given, "advanced": advanced})
 
 
-def request_to(path: str = "", method: str = "GET", **more: Any) -> RequestSettings:
-    return RequestSettings.model_validate({"path": path, "method": method, **more})
+def request_to(path: str = "", **more: Any) -> RequestSettings:
+    return RequestSettings.model_validate({"path": path, **more})
 
 
 def paging(
@@ -84,7 +84,7 @@ def paging(
     **advanced: Any,
 ) -> PagesSettings:
     given = {"kind": kind, "param": param, "next": following, "limit_param": limit_param}
-    given |= {"size": size, "in": place, "advanced": advanced}
+    given |= {"size": size, "advanced": {"in": place, **advanced}}
     return PagesSettings.model_validate(given)
 
 
@@ -97,7 +97,7 @@ def end_as(param: str = "until", form: str = "iso", inclusive: str | None = None
 
 
 def push_as(start: PushParam, end: PushEnd | None = None, place: str = "params") -> PushSettings:
-    return PushSettings.model_validate({"from": start, "to": end, "in": place})
+    return PushSettings.model_validate({"from": start, "to": end, "advanced": {"in": place}})
 
 
 def split_from(start: str, unit: str = "day") -> RangeSettings:

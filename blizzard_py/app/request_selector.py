@@ -25,8 +25,7 @@ from blizzard_py.selection.replacement_rows import Replaceable, find_replaced, f
 from blizzard_py.sources.context import SourceContext
 from blizzard_py.sources.earlier_batches import Earlier
 from blizzard_py.sources.files.earlier import EarlierBatches
-from blizzard_py.sources.files.replacements import Replacing
-from blizzard_py.sources.files.source import NameLookup
+from blizzard_py.sources.files.source import FileSource, NameLookup
 from blizzard_py.sources.protocol import Source
 from blizzard_py.state.checkpoint_file import read_ledger
 from blizzard_py.state.journal import KEPT_SECS
@@ -97,7 +96,7 @@ class RequestSelector:
         replacing: Mapping[str, ToReplace] = {}
         if looking is not None:
             choice, replacing = _replacing(self._parts, request, page, choice, looking.batches)
-            if isinstance(self._source, Replacing):
+            if isinstance(self._source, FileSource):
                 self._source.know_earlier(looking.batches)
         if page.is_last:
             self._forget()
@@ -222,7 +221,7 @@ def _known(source: Source[Any], state: SourceState, now: float) -> NameLookup | 
     """Return the files that polls will find; None for a table or an API."""
     return (
         source.name_lookup(state, now + APART_MARGIN_SECS)
-        if isinstance(source, Replacing)
+        if isinstance(source, FileSource)
         else None
     )
 

@@ -20,14 +20,14 @@ from blizzard_py.sources.context import SourceContext
 from blizzard_py.sources.files.composite_source import CompositeFiles
 from blizzard_py.sources.files.hint_pacing import notification_notes
 from blizzard_py.sources.files.list_budget import budget_document
-from blizzard_py.sources.files.replacements import Replacing
 from blizzard_py.sources.files.small_samples import disorder
+from blizzard_py.sources.files.source import FileSource
 from blizzard_py.sources.files.watermark_files import WatermarkFiles
 from blizzard_py.sources.protocol import CheckpointServices, Opener, Source, SourceScan
 from blizzard_py.state.source_state import SourceState
 
 
-def open_files(parts: SourceContext, upkeep: CheckpointServices) -> Replacing:
+def open_files(parts: SourceContext, upkeep: CheckpointServices) -> FileSource:
     """Return the source of files that ``parts`` describe. Sends no request to a store."""
     if parts.files.units is None and parts.files.use_watermark:
         return WatermarkFiles(parts, upkeep)

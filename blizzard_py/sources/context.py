@@ -16,6 +16,7 @@ from blizzard_core.storage.clock import elapsed
 from blizzard_core.storage.protocol import Entry, Storage, StorageOptions
 from blizzard_core.watermark.name_range import NameRange
 from blizzard_py.job import Engine, FieldSpec, IngestSettings, UnexpectedField
+from blizzard_py.sources.directories import partition_of
 from blizzard_py.sources.meter import BatchLimits, Meter
 from blizzard_py.state.source_state import Identity
 
@@ -144,6 +145,14 @@ class SourceContext:
             return BatchLimits(sys.maxsize, sys.maxsize, math.inf)
         limits = files.advanced.checkpoint
         return BatchLimits(limits.interval_files, limits.max_bytes_per_batch, limits.interval)
+
+    def folder_of(self, path: str) -> str:
+        """Return the table's directory for the rows of a file. Raises `PartitionError`."""
+        template = self.ingest.layout.partition_template
+        files = self.source.as_files
+        names = None if files is None else files.partition_filter
+        prefix = None if names is None else names.prefix_template
+        return partition_of(path, template, prefix) if template else ""
 
     @property
     def id(self) -> str:

@@ -119,7 +119,10 @@ class Work(Protocol):
 
 
 class PlainWork:
-    """Items that nothing depends on: batches take them from the front."""
+    """Items that nothing depends on: batches take them from the front. A `Work`.
+
+    So what a batch costs does not depend on how many items wait.
+    """
 
     def __init__(self, files: Sequence[Entry] = ()) -> None:
         self._files = files
@@ -134,11 +137,14 @@ class PlainWork:
 
     @property
     def size(self) -> int:
-        return sum(entry.size for entry in self._files[self._next :])
+        return sum(self._files[place].size for place in range(self._next, len(self._files)))
 
     def take(self, limits: BatchLimits, bytes_per_sec: float | None) -> tuple[Entry, ...]:
+        return self._taken(next_count(self._files, self._next, limits, bytes_per_sec))
+
+    def _taken(self, count: int) -> tuple[Entry, ...]:
         first = self._next
-        self._next += next_count(self._files, first, limits, bytes_per_sec)
+        self._next += count
         return tuple(self._files[first : self._next])
 
 

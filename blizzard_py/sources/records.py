@@ -6,7 +6,7 @@ in the folder of the file that its records are of, so that its rows go to the sa
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass, replace
 
 from blizzard_core.storage.protocol import Entry
@@ -14,7 +14,7 @@ from blizzard_py.formats.names import format_of
 from blizzard_py.job import FinishedFile, IngestResult, IngestSettings, JobFile, Place
 from blizzard_py.requests.progress import first_running
 from blizzard_py.sources.context import SourceContext
-from blizzard_py.sources.directories import PartitionError, partition_of
+from blizzard_py.sources.directories import PartitionError
 from blizzard_py.sources.protocol import PlainWork, Requested
 from blizzard_py.state.batch import Batch
 from blizzard_py.state.record_names import RECORDS, is_of_records
@@ -22,15 +22,48 @@ from blizzard_py.state.retries import waiting
 from blizzard_py.state.source_state import SourceState
 
 
-def records_of_request(state: SourceState, now: float) -> Requested:
-    """Return the files of records of the running request that was accepted first."""
+def requested_files(
+    state: SourceState, now: float, *, of_records: bool = False
+) -> tuple[str, list[Entry]]:
+    """Return the id of the running request that was accepted first, and its files to ingest now.
+
+    These are the source's own items, or files ``of_records``.
+    """
     first, waits = first_running(state.work.requests), waiting(state.work.retries, now)
-    files = [
+    return first, [
         file.entry
         for file in state.work.queue
-        if file.request == first and is_of_records(file.path) and file.path not in waits
+        if first
+        and file.request == first
+        and is_of_records(file.path) == of_records
+        and file.path not in waits
     ]
-    return Requested(first, PlainWork(files if first else ()))
+
+
+def records_of_request(state: SourceState, now: float) -> Requested:
+    """Return the files of records of the running request that was accepted first."""
+    first, files = requested_files(state, now, of_records=True)
+    return Requested(first, PlainWork(files))
+
+
+def place_files(
+    parts: SourceContext, entries: Iterable[Entry], path_of: Callable[[str], str] = str
+) -> tuple[list[JobFile], list[FinishedFile]]:
+    """Return a job's files with their table directories, and the outcomes of the others.
+
+    ``path_of`` returns a file's path by its name in the state.
+    """
+    files: list[JobFile] = []
+    lost: list[FinishedFile] = []
+    for entry in entries:
+        path = path_of(entry.path)
+        try:
+            files.append(JobFile(path, entry.size, parts.folder_of(path)))
+        except PartitionError as error:
+            lost.append(
+                FinishedFile(entry.path, "quarantined", error=str(error), stage="partition")
+            )
+    return files, lost
 
 
 def has_records(batch: Batch) -> bool:
@@ -103,23 +136,7 @@ class RecordFiles:
 
     def job_files(self, entries: Sequence[Entry]) -> tuple[list[JobFile], list[FinishedFile]]:
         """Return the job's files with their table directories, and the outcomes of the others."""
-        template = self.parts.ingest.layout.partition_template
-        settings = self.parts.source.as_files
-        found = None if settings is None else settings.partition_filter
-        files: list[JobFile] = []
-        lost: list[FinishedFile] = []
-        for entry in entries:
-            path = self.relative_path(entry.path)
-            try:
-                prefix = found.prefix_template if found else None
-                place = partition_of(path, template, prefix) if template else ""
-            except PartitionError as error:
-                lost.append(
-                    FinishedFile(entry.path, "quarantined", error=str(error), stage="partition")
-                )
-            else:
-                files.append(JobFile(path, entry.size, place))
-        return files, lost
+        return place_files(self.parts, entries, self.relative_path)
 
     def restore_names(self, result: IngestResult) -> IngestResult:
         """Return the result of a job with its files under the names of the state."""

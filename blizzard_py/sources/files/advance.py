@@ -15,6 +15,7 @@ from blizzard_core.watermark.paths import split
 from blizzard_core.watermark.progress import Lowest, Progress, ScanTimes, mark_done
 from blizzard_core.watermark.progress import expire_grace as settled_progress
 from blizzard_py.sources.meter import BatchLimits, next_count
+from blizzard_py.sources.protocol import PlainWork
 from blizzard_py.state.batch import Batch
 from blizzard_py.state.record_names import is_of_records
 from blizzard_py.state.retries import retries_after
@@ -22,51 +23,35 @@ from blizzard_py.state.source_state import PendingWork, Retry, SourceState
 from blizzard_py.state.transitions import done_of, is_below_origin
 
 
-class FileWork:
+def _lowest_names(paths: Iterable[str], depth: int | None) -> dict[str, bytes]:
+    """Return the lowest name of each partition, as a key."""
+    found: dict[str, bytes] = {}
+    for path in paths:
+        partition, name = split(path, depth or 0)
+        key = order_key(name)
+        found[partition] = min(found.get(partition, key), key)
+    return found
+
+
+class FileWork(PlainWork):
     """The pending files of one scan in their order, and other paths that wait.
 
     ``files`` begin with ``late`` files below scan starts, which hold no watermark back. The rest is
-    in byte order. ``waiting`` are paths that wait for other reasons. A batch takes from the front,
-    so what it costs does not depend on how many files wait.
+    in byte order. ``waiting`` are paths that wait for other reasons.
     """
 
     def __init__(
         self, files: Sequence[Entry], late: int, waiting: Iterable[str], depth: int | None
     ) -> None:
-        self._files = files
+        super().__init__(files)
         self._depth = depth or 0
-        self._next = 0
         self._places: dict[str, list[int]] = {}
         for place in range(late, len(files)):
             partition = split(files[place].path, self._depth)[0]
             self._places.setdefault(partition, []).append(place)
         for places in self._places.values():
             places.reverse()
-        self._lowest_waiting: dict[str, bytes] = {}
-        for path in waiting:
-            partition, name = split(path, self._depth)
-            key = order_key(name)
-            self._lowest_waiting[partition] = min(self._lowest_waiting.get(partition, key), key)
-
-    def __len__(self) -> int:
-        return len(self._files) - self._next
-
-    @property
-    def files(self) -> Sequence[Entry]:
-        """All of them, also those that were taken."""
-        return self._files
-
-    @property
-    def size(self) -> int:
-        """Stored bytes of what is left."""
-        return sum(self._files[place].size for place in range(self._next, len(self._files)))
-
-    def take(self, limits: BatchLimits, bytes_per_sec: float | None) -> tuple[Entry, ...]:
-        """Return the next batch's files."""
-        count = next_count(self._files, self._next, limits, bytes_per_sec)
-        files = self._files[self._next : self._next + count]
-        self._next += count
-        return tuple(files)
+        self._lowest_waiting = _lowest_names(waiting, depth)
 
     def lowest(self, partition: str) -> bytes | None:
         """Return the lowest pending name of the partition; see `Lowest`."""
@@ -100,8 +85,7 @@ class KeyedWork(FileWork):
             end += 1
         if not self._whole(key):
             end = min(end, first + next_count(files, first, limits, bytes_per_sec))
-        self._next = end
-        return tuple(files[first:end])
+        return self._taken(end - first)
 
 
 # For callers without pending files.
@@ -155,11 +139,7 @@ def hold_all(_partition: str) -> bytes:
 
 def with_waiting(paths: Iterable[str], depth: int | None, lowest: Lowest) -> Lowest:
     """Return ``lowest`` extended by these waiting paths."""
-    more: dict[str, bytes] = {}
-    for path in paths:
-        partition, name = split(path, depth or 0)
-        key = order_key(name)
-        more[partition] = min(more.get(partition, key), key)
+    more = _lowest_names(paths, depth)
 
     def combined(partition: str) -> bytes | None:
         keys = [key for key in (lowest(partition), more.get(partition)) if key is not None]

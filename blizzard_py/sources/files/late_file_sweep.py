@@ -19,6 +19,7 @@ from blizzard_core.checkpoint.digests import Digests, np
 from blizzard_core.limits import FIRST_PAGE_KEYS
 from blizzard_core.settings.sources import SourceSettings
 from blizzard_core.storage.protocol import Entry, Listing, is_hidden, order_key
+from blizzard_core.text import counted
 from blizzard_core.watermark.paths import partition_key, split
 from blizzard_core.watermark.progress import Progress, is_new
 from blizzard_py.job import FinishedFile, Outcome
@@ -252,3 +253,16 @@ def verdicts(
         " takes it in"
     )
     return tuple(FinishedFile(entry.path, outcome, error=error, stage="late") for entry in late)
+
+
+def changed_notes(state: SourceState) -> list[str]:
+    """Return a note if files were changed after they were ingested."""
+    sweep = state.late_files.sweep
+    if not sweep.changed:
+        return []
+    changes = (
+        f"{counted(sweep.changed, 'change')} of files after they were ingested, the last that was"
+        f" found of {sweep.last_changed}: nothing more of them was read. `blizzard backfill"
+        " --replace` reads such a file in the place of its rows"
+    )
+    return [changes]

@@ -20,8 +20,7 @@ from blizzard_py.sources.files.discovery import (
 )
 from blizzard_py.sources.files.file_names import selection_of
 from blizzard_py.sources.files.hint_pacing import HintedNames
-from blizzard_py.sources.files.replacements import Replacing
-from blizzard_py.sources.files.source import NameLookup
+from blizzard_py.sources.files.source import FileSource, NameLookup
 from blizzard_py.sources.files.story import SetFileStatus
 from blizzard_py.sources.protocol import Backlog, CheckpointServices
 from blizzard_py.sources.story import ItemStatus
@@ -73,7 +72,7 @@ class NamesInSet:
         return {path: paths[path] for path in self.names.unseen(list(paths))}
 
 
-class SetFiles(Replacing):
+class SetFiles(FileSource):
     """Lists everything, and leaves out what is done."""
 
     def __init__(self, parts: SourceContext, upkeep: CheckpointServices) -> None:

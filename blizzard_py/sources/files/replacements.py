@@ -18,16 +18,13 @@ from dataclasses import replace
 
 from blizzard_core.storage.protocol import Entry
 from blizzard_py.job import LEFT_STAGE, FinishedFile
-from blizzard_py.requests.progress import first_running
 from blizzard_py.sources.context import SourceContext
 from blizzard_py.sources.earlier_batches import Earlier, earlier_of
-from blizzard_py.sources.files.advance import FileWork, KeyedWork
+from blizzard_py.sources.files.advance import KeyedWork
 from blizzard_py.sources.files.earlier import EarlierBatches
-from blizzard_py.sources.files.source import FileSource
-from blizzard_py.sources.protocol import CheckpointServices, Requested, Withheld
+from blizzard_py.sources.protocol import Withheld
 from blizzard_py.state.batch import Batch, Replaced
-from blizzard_py.state.record_names import is_of_records, stem_of
-from blizzard_py.state.retries import waiting
+from blizzard_py.state.record_names import stem_of
 from blizzard_py.state.source_state import SourceState
 
 # Keys of batches: one for files that replace nothing, one for files whose rows name them. Every
@@ -175,49 +172,3 @@ def _group_outcomes(finished: Sequence[FinishedFile]) -> tuple[FinishedFile, ...
         else replace(file, outcome="reported", rows=0, bad_rows=0, error=why, stage=LEFT_STAGE)
         for file in finished
     )
-
-
-class Replacing(FileSource):
-    """A source of files that separates the files in ``replacing`` of the state from all others.
-
-    Every kind of file source is one: an operator may request a replacement of any.
-    """
-
-    def __init__(self, parts: SourceContext, upkeep: CheckpointServices) -> None:
-        super().__init__(parts, upkeep)
-        self._replacements = Replacements(parts)
-
-    def recover(self, state: SourceState, epoch: int) -> SourceState:
-        self._replacements.forget()
-        return super().recover(state, epoch)
-
-    def know_earlier(self, batches: EarlierBatches) -> None:
-        """Go by batches of files of a request, which were looked up when these were chosen."""
-        self._replacements.know(batches)
-
-    def requested_items(self, state: SourceState, now: float) -> Requested:
-        first = first_running(state.work.requests)
-        waits = waiting(state.work.retries, now)
-        files = [
-            file.entry
-            for file in state.work.queue
-            if file.request == first and file.path not in waits and not is_of_records(file.path)
-        ]
-        return Requested(first, self._replacements.work(state, files if first else ()))
-
-    def replacement(
-        self, state: SourceState, batch: Batch, finished: Sequence[FinishedFile]
-    ) -> Replaced | Withheld | None:
-        if not self._replacements.concerns(state, batch):
-            return None
-        return self._replacements.replacement(state, batch, finished)
-
-    def advance(
-        self, state: SourceState, batch: Batch, work: FileWork | None, now: float
-    ) -> SourceState:
-        return self._replacements.without_finished(super().advance(state, batch, work, now), batch)
-
-    def _theirs(self, state: SourceState, batch: Batch) -> dict[str, str]:
-        if not self._replacements.concerns(state, batch):
-            return super()._theirs(state, batch)
-        return self._replacements.changed_files(state, batch)

@@ -1,4 +1,8 @@
-"""A source of files, as far as it is the same however done files are told from new ones."""
+"""A source of files, as far as it is the same however done files are told from new ones.
+
+It separates the files in ``replacing`` of the state from all others: an operator may request a
+replacement of any.
+"""
 
 from __future__ import annotations
 
@@ -12,13 +16,12 @@ from typing import Any, Protocol
 from blizzard_core.errors import StorageError, Unavailable
 from blizzard_core.log import get_logger
 from blizzard_core.storage.protocol import Entry, is_bare, order_key, root_exists
-from blizzard_core.text import counted
 from blizzard_core.watermark.paths import split
 from blizzard_core.watermark.progress import Lowest
 from blizzard_py.cleaning.eligible import cleaning_notes
 from blizzard_py.job import LEFT_STAGE, FinishedFile, JobFile
 from blizzard_py.sources.context import SourceContext
-from blizzard_py.sources.directories import PartitionError, partition_of
+from blizzard_py.sources.directories import PartitionError
 from blizzard_py.sources.files.advance import (
     NOTHING,
     FileWork,
@@ -28,6 +31,7 @@ from blizzard_py.sources.files.advance import (
 )
 from blizzard_py.sources.files.completion import complete_partitions, resume_counts
 from blizzard_py.sources.files.discovery import Discovery, FirstSeen, check_tracking, notes_of
+from blizzard_py.sources.files.earlier import EarlierBatches
 from blizzard_py.sources.files.file_names import why_ignored
 from blizzard_py.sources.files.hint_pacing import (
     HintedNames,
@@ -36,12 +40,20 @@ from blizzard_py.sources.files.hint_pacing import (
     notification_notes,
 )
 from blizzard_py.sources.files.late_file_outcomes import LateFiles
-from blizzard_py.sources.files.late_file_sweep import grace_of, is_due, is_under_way
+from blizzard_py.sources.files.late_file_sweep import changed_notes, grace_of, is_due, is_under_way
 from blizzard_py.sources.files.list_budget import budget_notes
 from blizzard_py.sources.files.listing import listing_of, outside
+from blizzard_py.sources.files.replacements import Replacements
 from blizzard_py.sources.files.scan_pacing import CountedListing, PacedScans, limits_of, timed
 from blizzard_py.sources.files.story import FileStory
-from blizzard_py.sources.protocol import Backlog, CheckpointServices, PollPlan, Withheld
+from blizzard_py.sources.protocol import (
+    Backlog,
+    CheckpointServices,
+    PollPlan,
+    Requested,
+    Withheld,
+)
+from blizzard_py.sources.records import place_files, requested_files
 from blizzard_py.sources.shared_files import check_ranges, ranges_of_others
 from blizzard_py.sources.stale import World, require_current
 from blizzard_py.sources.story import ItemStatus, Story
@@ -92,6 +104,7 @@ class FileSource(ABC):
         self._where = f"{parts.stores.sink.uri}/{checkpoint_path(parts.id)}"
         self._first_seen = FirstSeen()
         self._late = LateFiles(parts, upkeep, self._listing)
+        self._replacements = Replacements(parts)
         self._has_told_ignored = False
         self._log = get_logger(pipeline=parts.pipeline, source=parts.source_name)
 
@@ -125,7 +138,7 @@ class FileSource(ABC):
             "grace_period_secs": grace_of(self._source, state, now),
             "notes": [
                 *notes_of(self._source, progress),
-                *_changed(state),
+                *changed_notes(state),
                 *completeness_notes(state.complete),
                 *self._cleaning_notes(state, now),
                 *scans,
@@ -143,7 +156,7 @@ class FileSource(ABC):
         entry = self._storage.stat(name) if name else None
         folder = None
         with contextlib.suppress(PartitionError):  # the table was partitioned in another way then
-            folder = self._folder(name) if self._parts.ingest.layout.partition_template else None
+            folder = self._parts.folder_of(name) or None
         why = why_ignored(name, self._source, None if entry is None else entry.modified)
         why = why or outside(self._parts.identity.range, name) or None
 
@@ -161,6 +174,7 @@ class FileSource(ABC):
         return self._late.start_over(state)
 
     def recover(self, state: SourceState, epoch: int) -> SourceState:
+        self._replacements.forget()
         self._late.load(epoch)
         if self._schedule is not None:
             self._schedule.start_over()
@@ -246,24 +260,9 @@ class FileSource(ABC):
     ) -> tuple[list[JobFile], list[FinishedFile]]:
         """Return the batch's files with their table directories, and the outcomes of the others."""
         theirs = self._theirs(state, batch)
-        template = self._parts.ingest.layout.partition_template
-        files: list[JobFile] = []
-        lost: list[FinishedFile] = []
-        for entry in batch.files:
-            if entry.path in theirs:
-                lost.append(
-                    FinishedFile(entry.path, "reported", error=theirs[entry.path], stage=LEFT_STAGE)
-                )
-                continue
-            try:
-                place = self._folder(entry.path) if template else ""
-            except PartitionError as error:
-                lost.append(
-                    FinishedFile(entry.path, "quarantined", error=str(error), stage="partition")
-                )
-            else:
-                files.append(JobFile(entry.path, entry.size, place))
-        return files, lost
+        files, lost = place_files(self._parts, (e for e in batch.files if e.path not in theirs))
+        left = (FinishedFile(p, "reported", error=w, stage=LEFT_STAGE) for p, w in theirs.items())
+        return files, [*left, *lost]
 
     def reading(
         self,
@@ -272,13 +271,20 @@ class FileSource(ABC):
     ) -> AbstractContextManager[None]:
         return contextlib.nullcontext()
 
+    def know_earlier(self, batches: EarlierBatches) -> None:
+        """Go by batches of files of a request, which were looked up when these were chosen."""
+        self._replacements.know(batches)
+
+    def requested_items(self, state: SourceState, now: float) -> Requested:
+        first, files = requested_files(state, now)
+        return Requested(first, self._replacements.work(state, files))
+
     def replacement(
-        self,
-        state: SourceState,  # noqa: ARG002  # the seam gives it
-        batch: Batch,  # noqa: ARG002  # the seam gives it
-        finished: Sequence[FinishedFile],  # noqa: ARG002  # the seam gives it
+        self, state: SourceState, batch: Batch, finished: Sequence[FinishedFile]
     ) -> Replaced | Withheld | None:
-        return None
+        if not self._replacements.concerns(state, batch):
+            return None
+        return self._replacements.replacement(state, batch, finished)
 
     def is_missing(self, name: str) -> bool:
         try:
@@ -292,8 +298,10 @@ class FileSource(ABC):
     ) -> SourceState:
         if batch.request:
             # A request moves no watermark of the source.
-            return with_reached(state, (entry.path for entry in batch.files))
-        return self._moved(state, batch, _lowest(state, batch, work), now)
+            state = with_reached(state, (entry.path for entry in batch.files))
+        else:
+            state = self._moved(state, batch, _lowest(state, batch, work), now)
+        return self._replacements.without_finished(state, batch)
 
     @abstractmethod
     def name_lookup(self, state: SourceState, soon: float) -> NameLookup:
@@ -316,6 +324,8 @@ class FileSource(ABC):
 
     def _theirs(self, state: SourceState, batch: Batch) -> dict[str, str]:
         """Return the files of a batch that are left out, with the reason."""
+        if self._replacements.concerns(state, batch):
+            return self._replacements.changed_files(state, batch)
         theirs = self._ingested_ahead(state, batch)
         # Another source may have begun since a request chose them; it sees this batch, or we it.
         for names, name in ranges_of_others(self._parts) if batch.request else ():
@@ -369,12 +379,6 @@ class FileSource(ABC):
         else:
             self._log.warning("files_ignored", **told)
 
-    def _folder(self, path: str) -> str:
-        """Return the table's directory for the file's rows. Raises `PartitionError`."""
-        source_filter = self._source.partition_filter
-        source_template = source_filter.prefix_template if source_filter else None
-        return partition_of(path, self._parts.ingest.layout.partition_template, source_template)
-
 
 def _lowest(state: SourceState, batch: Batch, work: FileWork | None) -> Lowest:
     """Return what waits while a batch is advanced; see `Lowest`."""
@@ -383,16 +387,3 @@ def _lowest(state: SourceState, batch: Batch, work: FileWork | None) -> Lowest:
     others = (other for other in state.work.in_flight if other.batch != batch.batch)
     paths = [entry.path for other in others for entry in other.files]
     return with_waiting(paths, state.position.progress.depth, work.lowest)
-
-
-def _changed(state: SourceState) -> list[str]:
-    """Return a note if files were changed after they were ingested."""
-    sweep = state.late_files.sweep
-    if not sweep.changed:
-        return []
-    changes = (
-        f"{counted(sweep.changed, 'change')} of files after they were ingested, the last that was"
-        f" found of {sweep.last_changed}: nothing more of them was read. `blizzard backfill"
-        " --replace` reads such a file in the place of its rows"
-    )
-    return [changes]

@@ -28,9 +28,8 @@ from blizzard_py.sources.files.hint_pacing import HintedNames, HintedScans, Name
 from blizzard_py.sources.files.hint_schedule import cover_of
 from blizzard_py.sources.files.late_file_sweep import grace_of, is_under_way, start_sweep
 from blizzard_py.sources.files.order_guard import TOLERANCE_SECS, inspect
-from blizzard_py.sources.files.replacements import Replacing
 from blizzard_py.sources.files.small_samples import disorder
-from blizzard_py.sources.files.source import NameLookup
+from blizzard_py.sources.files.source import FileSource, NameLookup
 from blizzard_py.sources.files.story import WatermarkFileStatus
 from blizzard_py.sources.ignored_names import SkippedItems
 from blizzard_py.sources.protocol import Backlog, CheckpointServices
@@ -115,7 +114,7 @@ class KnownByWatermark:
 ACTIVE_SECS = 86_400.0
 
 
-class WatermarkFiles(Replacing):
+class WatermarkFiles(FileSource):
     """Lists what lies above the scan start of each partition."""
 
     def __init__(self, parts: SourceContext, upkeep: CheckpointServices) -> None:

@@ -26,15 +26,16 @@ from blizzard_py.connections.protocol import ReadBound, RescansFiles
 from blizzard_py.connections.query_spec import QuerySpec
 from blizzard_py.job import FinishedFile, JobFile
 from blizzard_py.reading import DedupSpec, Reading, ReadTask, UnitSlice
-from blizzard_py.requests.progress import first_running
 from blizzard_py.sources.context import SourceContext
 from blizzard_py.sources.protocol import (
     Backlog,
     CheckpointServices,
+    PlainWork,
     PollPlan,
     Requested,
     SourceScan,
 )
+from blizzard_py.sources.records import requested_files
 from blizzard_py.sources.story import Story
 from blizzard_py.sources.tables import newer_groups, ranges, replacing, windows
 from blizzard_py.sources.tables.newer_groups import Since
@@ -42,14 +43,12 @@ from blizzard_py.sources.tables.sliced import OWN_ID, SlicedSource
 from blizzard_py.sources.tables.story import task_story
 from blizzard_py.sources.tables.window_tasks import (
     ChunkWork,
-    TaskWork,
     item_name,
     parse_name,
     progress_of_text,
 )
 from blizzard_py.state.batch import Batch, Replaced
 from blizzard_py.state.column_state import ColumnState, SeenSegment, StoredWindow
-from blizzard_py.state.record_names import is_of_records
 from blizzard_py.state.retries import waiting
 from blizzard_py.state.seen_rows import SeenRows, segment_path
 from blizzard_py.state.skipped_rows import SkippedNote
@@ -177,24 +176,19 @@ class WindowSource(SlicedSource):
             self._seen.sweep(state.kind.columns.seen)
         return state
 
-    def plan(self, state: SourceState) -> PollPlan[TaskWork]:
+    def plan(self, state: SourceState) -> PollPlan[PlainWork]:
         began = self._clock()
         known, cost = self._preview(state)
         if self._bound is not None:
             self._skipped.keep(self._bound.skipped, self._bound.skipped_files)
         found = self._tasks_of(known, began, cost)
         waits = waiting(state.work.retries, found.scanned.ended)
-        work = TaskWork([entry for entry in found.files if entry.path not in waits])
+        work = PlainWork([entry for entry in found.files if entry.path not in waits])
         return PollPlan(state.with_kind(columns=known) if work else state, found, work)
 
     def requested_items(self, state: SourceState, now: float) -> Requested:
-        first, waits = first_running(state.work.requests), waiting(state.work.retries, now)
-        files = [
-            file.entry
-            for file in state.work.queue
-            if file.request == first and file.path not in waits and not is_of_records(file.path)
-        ]
-        return Requested(first, ChunkWork(files if first else ()))
+        first, files = requested_files(state, now)
+        return Requested(first, ChunkWork(files))
 
     def job_items(
         self,
@@ -259,7 +253,7 @@ class WindowSource(SlicedSource):
         self,
         state: SourceState,
         batch: Batch,
-        work: TaskWork | None,  # noqa: ARG002  # what waits stands in the state
+        work: PlainWork | None,  # noqa: ARG002  # what waits stands in the state
         now: float,  # noqa: ARG002  # the seam gives it
     ) -> SourceState:
         known = state.kind.columns

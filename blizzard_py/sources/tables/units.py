@@ -35,6 +35,7 @@ from blizzard_py.sources.context import SourceContext
 from blizzard_py.sources.protocol import (
     Backlog,
     CheckpointServices,
+    PlainWork,
     PollPlan,
     Requested,
     SourceScan,
@@ -46,7 +47,6 @@ from blizzard_py.sources.tables.sliced import OWN_ID, SlicedSource
 from blizzard_py.sources.tables.unit_names import values_of
 from blizzard_py.sources.tables.unit_plans import UnitOutlook, UnitRun
 from blizzard_py.sources.tables.unit_story import close_bad_rows, close_letters, unit_story
-from blizzard_py.sources.tables.window_tasks import TaskWork
 from blizzard_py.state.batch import Batch, Replaced
 from blizzard_py.state.committers import blocked_by
 from blizzard_py.state.retries import waiting
@@ -133,7 +133,7 @@ class UnitSource(SlicedSource):
         self._close_letters(state.kind.units)
         return state
 
-    def plan(self, state: SourceState) -> PollPlan[TaskWork]:
+    def plan(self, state: SourceState) -> PollPlan[PlainWork]:
         began = self._clock()
         run = self._run_at(began)
         if state.kind.units is not None and is_ahead(state.kind.units, self._dated()):
@@ -152,13 +152,13 @@ class UnitSource(SlicedSource):
         units = to_read[: unit_plans.batch_size(self._units)]
         entries = self._units_of(units, began, again=len(to_read) > len(units))
         if not units:
-            return PollPlan(state, entries, TaskWork(()))
+            return PollPlan(state, entries, PlainWork(()))
         if run.remaining is not None:
             run.remaining -= len(units)
         now = self._dated()
         readings = tuple(unit_plans.plan_reading(unit, self._units, now) for unit in units)
         next_ = state.with_kind(units=replace(found.state, readings=readings))
-        return PollPlan(next_, entries, TaskWork(entries.files))
+        return PollPlan(next_, entries, PlainWork(entries.files))
 
     def requested_items(self, state: SourceState, now: float) -> Requested:  # noqa: ARG002  # the seam gives it
         return Requested()
@@ -212,7 +212,7 @@ class UnitSource(SlicedSource):
         self,
         state: SourceState,
         batch: Batch,
-        work: TaskWork | None,  # noqa: ARG002  # what waits stands in the state
+        work: PlainWork | None,  # noqa: ARG002  # what waits stands in the state
         now: float,  # noqa: ARG002  # pauses count from when the reading was planned
     ) -> SourceState:
         done = {file.path for file in batch.results.finished if file.outcome == "ingested"}

@@ -1,14 +1,13 @@
-"""The tasks of a window, in the order in which batches take them."""
+"""The names of a window's tasks, and the work of a chunk."""
 
 from __future__ import annotations
 
 import re
-from collections.abc import Sequence
-from dataclasses import dataclass
 
 from blizzard_core.storage.protocol import Entry
 from blizzard_core.watermark.progress import PartitionProgress, Progress, State
-from blizzard_py.sources.meter import BatchLimits, next_count
+from blizzard_py.sources.meter import BatchLimits
+from blizzard_py.sources.protocol import PlainWork
 
 _NAME = re.compile(r"(?P<seq>\d{12})#(?P<task>[^#/\s]+)")
 # Of a request's chunk: `blizzard_py.state.column_state.Chunk.items`.
@@ -36,32 +35,9 @@ def progress_of_text(text: str, status: State = "Active") -> Progress:
     return Progress(status, text, {"": PartitionProgress(text, text)}, 0)
 
 
-@dataclass
-class TaskWork:
-    """A `Work`: ``files`` are all tasks that are to be read now."""
-
-    files: Sequence[Entry]
-    _next: int = 0
-
-    def __len__(self) -> int:
-        return len(self.files) - self._next
-
-    @property
-    def size(self) -> int:
-        """Return what is left, in bytes as they were estimated."""
-        return sum(entry.size for entry in self.files[self._next :])
-
-    def take(self, limits: BatchLimits, bytes_per_sec: float | None) -> tuple[Entry, ...]:
-        """Return all items, up to the limits of the source (`SourceContext.limits`)."""
-        count = next_count(self.files, self._next, limits, bytes_per_sec)
-        self._next += count
-        return tuple(self.files[self._next - count : self._next])
-
-
-class ChunkWork(TaskWork):
+class ChunkWork(PlainWork):
     """The tasks of a request's chunk, which are one batch: it is read at one moment, or not."""
 
     def take(self, limits: BatchLimits, bytes_per_sec: float | None) -> tuple[Entry, ...]:  # noqa: ARG002  # the seam gives it
         """Return all items, whatever the batch limit of requests is."""
-        first, self._next = self._next, len(self.files)
-        return tuple(self.files[first:])
+        return self._taken(len(self))

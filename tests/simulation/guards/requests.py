@@ -45,7 +45,7 @@ def requests_end_by_a_save(_world: SimulatedWorld) -> Iterator[None]:
 @guard("a batch of a request moves the marks of the source, as queued files do")
 def requests_move_no_marks(_world: SimulatedWorld) -> Iterator[None]:
     def advance(self: Any, state: Any, batch: Any, work: Any, now: float) -> Any:
-        beside = None if isinstance(work, PlainWork) else work
+        beside = None if type(work) is PlainWork else work
         lowest = _lowest(state, batch, beside)
         moved = self._moved(state.with_work(queue=()), batch, lowest, now)
         return moved.with_work(queue=state.work.queue)

@@ -61,11 +61,12 @@ class DeadLetterObject:
 
 @dataclass(frozen=True, slots=True)
 class DeadLetter:
-    """One letter. ``line`` (from 1) and what follows are set for a record only, ``kept`` for files.
+    """One letter. ``line`` (from 1) and what follows are set for a record only.
 
-    ``uri`` is the source file's, ``raw`` the line without its end, its first
-    bytes only if ``truncated``, and ``length`` the bytes of the whole line. ``header`` is the
-    file's, where a record cannot be read without it; ``member`` is the name within an archive.
+    ``kept`` and ``retry_count`` are set for files. ``uri`` is the source file's, ``raw`` the line
+    without its end, its first bytes only if ``truncated``, and ``length`` the bytes of the whole
+    line. ``header`` is the file's, where a record cannot be read without it; ``member`` is the name
+    within an archive.
     """
 
     uri: str
@@ -78,6 +79,7 @@ class DeadLetter:
     truncated: bool = False
     more: int = 0
     kept: bool = False
+    retry_count: int = 0
     header: bytes = b""
     member: str = ""
 
@@ -159,7 +161,8 @@ def _letter(document: dict[str, Any], kind: Kind) -> DeadLetter:
     uri, error, stage, timestamp = texts
     uri.encode("utf-8", "surrogateescape")  # other halves of pairs are in no path
     if kind != "records":
-        return DeadLetter(uri, error, stage, timestamp, kept=document.get("kept") is True)
+        kept, count = document.get("kept") is True, int(document.get("retry_count", 0))
+        return DeadLetter(uri, error, stage, timestamp, kept=kept, retry_count=count)
     encoded = document.get("raw_base64")
     raw = _text(document, "raw").encode() if encoded is None else _unpacked(encoded)
     return DeadLetter(

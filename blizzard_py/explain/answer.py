@@ -22,6 +22,7 @@ from blizzard_py.cleaning.lists import CleaningLists
 from blizzard_py.dead_letters.reader import put_away
 from blizzard_py.dead_letters.reasons import reason_of
 from blizzard_py.explain.evidence import (
+    InBatch,
     Journaled,
     LetterEvidence,
     RecordReplays,
@@ -31,7 +32,7 @@ from blizzard_py.explain.evidence import (
     out_of_time,
     record_replays,
 )
-from blizzard_py.explain.explanation import DeltaStatus, Explanation, File, InBatch, Output
+from blizzard_py.explain.explanation import DeltaStatus, Explanation, File, Output
 from blizzard_py.explain.location import Located
 from blizzard_py.explain.verdict import waiting
 from blizzard_py.sources.context import SourceContext
@@ -169,44 +170,34 @@ def _explain_processed(
     again: bool,
 ) -> Explanation:
     """Explain a file that a batch has processed."""
-    batch = InBatch(
-        found.batch,
-        found.attempt,
-        found.started_ts,
-        found.finished_ts,
-        found.rows,
-        found.bad_rows,
-        found.request or None,
-        found.group,
-        found.row_groups or None,
-    )
+    batch = found.batch
     notes = _notes(parts, found, story, again=again)
     base = replace(base, batch=batch)
     path = base.path or ""
     if found.outcome == "reported":
-        late = Lateness("report", f"late; reported in batch {found.batch} and left out{notes}")
+        late = Lateness("report", f"late; reported in batch {batch.batch} and left out{notes}")
         return replace(base, verdict="late", reason=late.reason, late=late)
     if found.outcome == "quarantined":
         stores = parts.stores
-        dead = letter(stores.dlq, parts.letters_id, found.batch, f"{stores.source.uri}/{path}")
+        dead = letter(stores.dlq, parts.letters_id, batch.batch, f"{stores.source.uri}/{path}")
         why = f"{dead.stage}: {dead.error}" if dead.stage else "its dead letter is missing"
-        way_in = _way_in(parts, found, dead, is_missing=story.entry is None)
-        reason = f"given up in batch {found.batch}{notes}; {why}{way_in}"
+        way_in = _way_in(parts, batch, dead, is_missing=story.entry is None)
+        reason = f"given up in batch {batch.batch}{notes}; {why}{way_in}"
         return replace(base, verdict="quarantined", reason=reason, dead_letter=dead)
-    reason = f"{counted(found.rows, 'row')} in batch {found.batch}{notes}"
+    reason = f"{counted(batch.rows, 'row')} in batch {batch.batch}{notes}"
     replays = RecordReplays()
-    if found.bad_rows:
-        replays = record_replays(parts.stores.sink, parts.id, path, found, parts.concurrency)
-        reason += _bad_records(parts, found, replays)
+    if batch.bad_rows:
+        replays = record_replays(parts.stores.sink, parts.id, path, batch, parts.concurrency)
+        reason += _bad_records(parts, batch, replays)
     if parts.event_time is not None:
         uri = f"{parts.stores.source.uri}/{path}"
-        out_of_time_counts = out_of_time(parts.stores.dlq, parts.letters_id, found.batch, uri)
+        out_of_time_counts = out_of_time(parts.stores.dlq, parts.letters_id, batch.batch, uri)
         base = replace(base, out_of_time=out_of_time_counts)
         parts_of_text = [
             f"{count:,} {stage}" for stage, count in out_of_time_counts.items() if count
         ]
         if parts_of_text:
-            letters = f"{parts.stores.dlq.uri}/{parts.letters_id}/{found.batch}.records.ndjson"
+            letters = f"{parts.stores.dlq.uri}/{parts.letters_id}/{batch.batch}.records.ndjson"
             reason += f"; rows out of time in {letters}: {', '.join(parts_of_text)}"
     if replays.rows:
         reason += f"; {counted(replays.rows, 'more row')} by replays of its dead records"
@@ -231,10 +222,10 @@ def _explain_processed(
     )
 
 
-def _bad_records(parts: SourceContext, found: Journaled, replays: RecordReplays) -> str:
+def _bad_records(parts: SourceContext, batch: InBatch, replays: RecordReplays) -> str:
     """Return where letters of a file's bad records are now, and what ingests them."""
-    dlq, first = parts.stores.dlq, f"{found.batch}.records"
-    note = f"; {counted(found.bad_rows, 'bad record')} in {dlq.uri}/"
+    dlq, first = parts.stores.dlq, f"{batch.batch}.records"
+    note = f"; {counted(batch.bad_rows, 'bad record')} in {dlq.uri}/"
     here, away = put_away(parts.letters_id, first)
     if not _is_put_away(parts, first):
         return f"{note}{here}, which {_replay(parts, first)} ingests once mended"
@@ -255,43 +246,42 @@ def _bad_records(parts: SourceContext, found: Journaled, replays: RecordReplays)
 
 def _notes(parts: SourceContext, found: Journaled, story: Story, *, again: bool) -> str:
     """Return notes about the file's request, its replacement and later changes."""
-    notes = f" of request {found.request}" if found.request else ""
-    if found.group is not None and found.outcome == "ingested":
-        notes += f", which replaces what it had before by group {found.group}"
-    elif found.group is not None:
+    batch = found.batch
+    notes = f" of request {batch.request}" if batch.request else ""
+    if batch.group is not None and found.outcome == "ingested":
+        notes += f", which replaces what it had before by group {batch.group}"
+    elif batch.group is not None:
         notes += "; its earlier rows stay"
-    if found.row_groups:
-        notes += f"; {found.row_groups}"
+    if batch.row_groups:
+        notes += f"; {batch.row_groups}"
     entry = story.entry
     if entry is None:
         notes += "; the file has been deleted since"
-    elif entry.modified > found.finished_ts + CLOCK_SLACK_SECS:
+    elif entry.modified > batch.finished_ts + CLOCK_SLACK_SECS:
         notes += f"; rewritten at {iso(entry.modified)}, which {_next_reading(parts, found)}"
-    elif parts.has_files and found.size not in (None, entry.size):  # copied with its older time
+    elif parts.has_files and found.size != entry.size:  # copied with its older time
         change = f"{found.size:,} bytes then and {entry.size:,} now"
         notes += f"; rewritten ({change}), which {_next_reading(parts, found)}"
-    if again and not found.request:
+    if again and not batch.request:
         notes += "; the checkpoint does not know it, so the next poll ingests it again"
     return notes
 
 
-def _way_in(
-    parts: SourceContext, found: Journaled, dead: LetterEvidence, *, is_missing: bool
-) -> str:
+def _way_in(parts: SourceContext, batch: InBatch, dead: LetterEvidence, *, is_missing: bool) -> str:
     """Return how a dead-lettered file can be ingested, or that it was closed."""
     if not dead.stage or parts.event_time is not None:
         return ""
-    away = _is_put_away(parts, found.batch)
-    closed = reason_of(parts.stores.dlq, parts.letters_id, found.batch) if away else None
+    away = _is_put_away(parts, batch.batch)
+    closed = reason_of(parts.stores.dlq, parts.letters_id, batch.batch) if away else None
     if closed is not None:
         return f"; closed by {closed.by} at {closed.at[:19]}: {closed.why}"
     once = "once it is back" if is_missing else "once it is mended"
-    if found.group is not None:  # a replay of its letter would leave it to whoever has its rows
+    if batch.group is not None:  # a replay of its letter would leave it to whoever has its rows
         return (
             f"; {once} `blizzard backfill --replace` takes it, or `blizzard replay CONFIG"
             " --refused` where Penguin has refused its rows"
         )
-    return "" if away else f"; {once} {_replay(parts, found.batch)} ingests it"
+    return "" if away else f"; {once} {_replay(parts, batch.batch)} ingests it"
 
 
 def _is_put_away(parts: SourceContext, letter_id: str) -> bool:
@@ -312,18 +302,18 @@ def _next_reading(parts: SourceContext, found: Journaled) -> str:
         return "is not ingested again by itself (`blizzard backfill --replace` does it)"
     if units is None:
         return "is not taken again"
-    due = found.finished_ts + units.cooldown
+    due = found.batch.finished_ts + units.cooldown
     return f"is ingested again from {iso(due)} on"
 
 
 def _outputs(parts: SourceContext, story: Story, found: Journaled) -> tuple[Output, ...]:
     """Return the batch's outputs that can hold the file's rows."""
-    if not found.rows:
+    if not found.batch.rows:
         return ()
     files = dict(found.outputs)
     if story.folder is not None:
         files = {f: rows for f, rows in files.items() if f.rpartition("/")[0] == story.folder}
-    fates, whole = delta_fates(parts.stores.sink, files, found.started_ts, parts.concurrency)
+    fates, whole = delta_fates(parts.stores.sink, files, found.batch.started_ts, parts.concurrency)
     absent: DeltaStatus = "not committed yet" if whole else "unknown"
     missing = files.keys() - fates.keys()
     records = quarantined(parts.stores.sink) if missing else {}

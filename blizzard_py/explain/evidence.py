@@ -8,14 +8,15 @@ from __future__ import annotations
 
 import uuid
 from collections.abc import Iterator
-from dataclasses import dataclass
+from contextlib import suppress
+from dataclasses import dataclass, replace
 
 from blizzard_core.checkpoint.decode import decode_document
 from blizzard_core.checkpoint.document import parsed
 from blizzard_core.errors import NotFound, StateError
 from blizzard_core.handover.published import first_name
 from blizzard_core.storage.protocol import Storage, join, listed, read_each
-from blizzard_py.dead_letters.reader import DeadLetterObject, put_away, read
+from blizzard_py.dead_letters.reader import DeadLetter, object_of, put_away, read
 from blizzard_py.job import LEFT_STAGE
 from blizzard_py.state.journal import REMEDY, BatchDocument, latest
 from blizzard_py.state.record_names import is_of_records, stem_of
@@ -23,25 +24,36 @@ from blizzard_py.state.state_paths import StatePaths
 
 
 @dataclass(frozen=True, slots=True)
-class Journaled:
-    """A batch of the journal and what it says of one file. ``outputs``: final path and rows.
+class InBatch:
+    """The batch that processed the file; ``rows`` and ``bad_rows`` are the file's own.
 
-    ``request`` is the id of the operator's request that it was of, if it was. ``row_groups`` is as
-    in `FinishedFile`. ``size`` is the one that was listed.
+    ``request`` is the id of the operator's request, if it was for one. ``group`` is its number
+    among the groups of its source, if it is one (`blizzard_core.handover.groups`). ``row_groups``
+    says which of its row groups were copied, if its source copies them.
     """
 
     batch: str
     attempt: int
     started_ts: float
     finished_ts: float
-    outcome: str
     rows: int
     bad_rows: int
+    request: str | None
+    group: int | None
+    row_groups: str | None
+
+
+@dataclass(frozen=True, slots=True)
+class Journaled:
+    """A batch of the journal, and the outcome of one file in it.
+
+    ``outputs`` are final paths and rows. ``size`` is the one that was listed.
+    """
+
+    batch: InBatch
+    outcome: str
     outputs: tuple[tuple[str, int], ...]
-    group: int | None = None
-    request: str = ""
-    row_groups: str = ""
-    size: int | None = None
+    size: int
 
 
 @dataclass(frozen=True, slots=True)
@@ -53,15 +65,6 @@ class LetterEvidence:
     error: str | None
     timestamp: str | None
     retry_count: int | None
-
-
-@dataclass(frozen=True, slots=True)
-class _LetterDocument:
-    path: str
-    stage: str
-    error: str
-    timestamp: str
-    retry_count: int
 
 
 def journal_start(sink: Storage, source_id: str) -> float | None:
@@ -98,7 +101,7 @@ def last_journaled(
     """
     last = None
     for found in _journaled(sink, source_id, path, since, concurrency):
-        if found.finished_ts > reset_ts:
+        if found.batch.finished_ts > reset_ts:
             last = found
             if found.outcome == "ingested" and not replaces:
                 break
@@ -112,17 +115,19 @@ def _journaled(
         file = next((file for file in found.files if file.path == path), None)
         if file is not None and file.outcome != "retry" and file.stage != LEFT_STAGE:
             yield Journaled(
-                found.batch,
-                found.attempt,
-                found.started_ts,
-                found.finished_ts,
+                InBatch(
+                    found.batch,
+                    found.attempt,
+                    found.started_ts,
+                    found.finished_ts,
+                    file.rows,
+                    file.bad_rows,
+                    found.request or None,
+                    None if found.group is None else found.group.seq,
+                    file.row_groups or None,
+                ),
                 file.outcome,
-                file.rows,
-                file.bad_rows,
                 tuple((output.final, output.rows) for output in found.outputs),
-                None if found.group is None else found.group.seq,
-                found.request,
-                file.row_groups,
                 file.size,
             )
 
@@ -136,7 +141,7 @@ class RecordReplays:
 
 
 def record_replays(
-    sink: Storage, source_id: str, path: str, since: Journaled, concurrency: int
+    sink: Storage, source_id: str, path: str, since: InBatch, concurrency: int
 ) -> RecordReplays:
     """Return what batches behind one of a file made of single records of it."""
     rows, letters = 0, []
@@ -165,10 +170,16 @@ def _journal(
 
 
 def letter(dlq: Storage, source_id: str, batch: str, uri: str) -> LetterEvidence:
-    """Return the dead letter of a batch for a file, even if it is closed."""
-    path, away = put_away(source_id, batch)
-    found = _letter_in(dlq, path, uri) or _letter_in(dlq, away, uri)
-    return found or LetterEvidence(f"{dlq.uri}/{path}", None, None, None, None)
+    """Return the dead letter of a batch for a file, even if it is closed.
+
+    Raises `UnreadableDeadLetter`.
+    """
+    for path, found in _letters(dlq, source_id, batch):
+        if found.uri == uri:
+            known = found.stage, found.error, found.timestamp, found.retry_count
+            return LetterEvidence(f"{dlq.uri}/{path}", *known)
+    path, _ = put_away(source_id, batch)
+    return LetterEvidence(f"{dlq.uri}/{path}", None, None, None, None)
 
 
 def out_of_time(dlq: Storage, source_id: str, batch: str, uri: str) -> dict[str, int]:
@@ -179,31 +190,18 @@ def out_of_time(dlq: Storage, source_id: str, batch: str, uri: str) -> dict[str,
     `UnreadableDeadLetter`.
     """
     found = {"late": 0, "ahead": 0}
-    for path in put_away(source_id, f"{batch}.records"):
-        entry = dlq.stat(path)
-        if entry is None:
-            continue
-        letters = DeadLetterObject(path, batch, "records", entry.size, entry.modified, False)
-        for each in read(dlq, letters):
-            if each.uri == uri and each.stage in found:
-                found[each.stage] += 1
-                if each.more:
-                    found["more"] = found.get("more", 0) + each.more
-        break
+    for _, each in _letters(dlq, source_id, f"{batch}.records"):
+        if each.uri == uri and each.stage in found:
+            found[each.stage] += 1
+            if each.more:
+                found["more"] = found.get("more", 0) + each.more
     return found
 
 
-def _letter_in(dlq: Storage, path: str, uri: str) -> LetterEvidence | None:
-    where = f"{dlq.uri}/{path}"
-    try:
-        raw = dlq.read(path)
-    except NotFound:
-        return None
-    for line in raw.split(b"\n"):
-        if line:
-            found = decode_document(_LetterDocument, parsed(line, where), where, open_=True)
-            if found.path == uri:
-                return LetterEvidence(
-                    where, found.stage, found.error, found.timestamp, found.retry_count
-                )
-    return None
+def _letters(dlq: Storage, source_id: str, letter_id: str) -> Iterator[tuple[str, DeadLetter]]:
+    """Yield the letters of an object, and where it is; of one that is gone none."""
+    for path in put_away(source_id, letter_id):
+        with suppress(NotFound):
+            for each in read(dlq, replace(object_of(source_id, letter_id), path=path)):
+                yield path, each
+            return

@@ -9,7 +9,7 @@ from typing import Any, Literal
 
 from blizzard_core.text import counted, iso, printable
 from blizzard_py.explain.content import Content, content_lines
-from blizzard_py.explain.evidence import LetterEvidence
+from blizzard_py.explain.evidence import InBatch, LetterEvidence
 from blizzard_py.explain.location import Checked
 from blizzard_py.sources.story import Compared, Lateness, Verdict, Waiting
 
@@ -43,26 +43,6 @@ class TaskEvidence:
     window: Mapping[str, Any] | None
     statement: str | None
     unit: Mapping[str, Any] | None = None
-
-
-@dataclass(frozen=True, slots=True)
-class InBatch:
-    """The batch that processed the file; ``rows`` and ``bad_rows`` are the file's own.
-
-    ``request`` is the id of the operator's request, if it was for one. ``group`` is its number
-    among the groups of its source, if it is one (`blizzard_core.handover.groups`). ``row_groups``
-    says which of its row groups were copied, if its source copies them.
-    """
-
-    batch: str
-    attempt: int
-    started_ts: float
-    finished_ts: float
-    rows: int
-    bad_rows: int
-    request: str | None
-    group: int | None = None
-    row_groups: str | None = None
 
 
 @dataclass(frozen=True, slots=True)

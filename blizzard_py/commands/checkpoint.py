@@ -14,7 +14,13 @@ import click
 
 from blizzard_core.cli import GuidedGroup, config_argument, json_option, print_json
 from blizzard_py.commands.checkpoint_history import diff, log, rollback
-from blizzard_py.commands.options import confirmed, source_options
+from blizzard_py.commands.options import (
+    confirmed,
+    dry_run_option,
+    source_options,
+    why_option,
+    yes_option,
+)
 
 if TYPE_CHECKING:
     from blizzard_core.settings.document import Config
@@ -22,12 +28,6 @@ if TYPE_CHECKING:
     from blizzard_py.state.source_state import SourceState
 
     StateEdit = Callable[[SourceState], SourceState]
-
-_yes_option = click.option("--yes", is_flag=True, help="Do not ask for confirmation.")
-_why_option = click.option("--why", default="", metavar="TEXT", help="Reason, for the record.")
-_dry_run_option = click.option(
-    "--dry-run", is_flag=True, help="Show what would be done; write nothing."
-)
 
 
 @click.group(
@@ -104,9 +104,9 @@ def show(config: Path, pipeline: str, source: str, as_json: bool) -> int:
 )
 @click.option("--unit", metavar="NAME", help="For work units: name, as `blizzard plan` shows it.")
 @click.option("--high", metavar="TIME", help="With --unit: its high watermark, or none.")
-@_why_option
-@_yes_option
-@_dry_run_option
+@why_option
+@yes_option
+@dry_run_option
 def set_watermark(
     config: Path,
     pipeline: str,
@@ -183,9 +183,9 @@ def _column_value(given: str) -> tuple[str, Any]:
 @click.option("--units", is_flag=True, help="Start work units over, as configured now.")
 @click.option("--adopt", is_flag=True, help="With --units: keep rows that belong to no unit.")
 @click.option("--event-time", "windows", is_flag=True, help="Drop open windows and keys only.")
-@_why_option
-@_yes_option
-@_dry_run_option
+@why_option
+@yes_option
+@dry_run_option
 def reset(
     config: Path,
     pipeline: str,
@@ -244,8 +244,8 @@ def reset(
     metavar="PARTITION_OR_PATH",
     help="Declare every file below it done, where no evidence exists.",
 )
-@_yes_option
-@_dry_run_option
+@yes_option
+@dry_run_option
 @json_option
 def rebuild(
     config: Path,

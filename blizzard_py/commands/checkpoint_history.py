@@ -12,9 +12,15 @@ from typing import TYPE_CHECKING
 import click
 
 from blizzard_core.cli import command, config_argument, json_option, print_json, print_table
-from blizzard_core.redact import redacted
 from blizzard_core.text import counted, in_utc, printable
-from blizzard_py.commands.options import confirmed, print_paths, source_options
+from blizzard_py.commands.options import (
+    confirmed,
+    dry_run_option,
+    print_paths,
+    required_why_option,
+    source_options,
+    yes_option,
+)
 
 if TYPE_CHECKING:
     from blizzard_py.edits.checkpoint_edit import Effect
@@ -157,9 +163,9 @@ def _files(what: str, paths: Sequence[str], when: str) -> None:
 @config_argument
 @source_options(required=True)
 @click.option("--to", "name", metavar="VERSION", required=True, help="Name from `checkpoint log`.")
-@click.option("--why", metavar="TEXT", required=True, help="Reason, for the record.")
-@click.option("--yes", is_flag=True, help="Do not ask for confirmation.")
-@click.option("--dry-run", is_flag=True, help="Show what would be done; write nothing.")
+@required_why_option
+@yes_option
+@dry_run_option
 def rollback(
     config: Path, pipeline: str, source: str, name: str, why: str, yes: bool, dry_run: bool
 ) -> int:
@@ -175,8 +181,6 @@ def rollback(
     from blizzard_py.edits import checkpoint_edit, history
     from blizzard_py.edits.checkpoint_store import NOW, CheckpointStore
 
-    if not why.strip():
-        raise click.UsageError("--why: give a reason, for the record")
     loaded, where = load_config(config), (pipeline, source)
     refuse_edit(loaded, where, "`checkpoint rollback`")
     with closing(view_of(context_of(loaded, where))) as found:
@@ -196,7 +200,7 @@ def rollback(
             seen,
             lambda _state: after,
             time.time(),
-            why=f"rollback to {to.name}: {redacted(why.strip())}",
+            why=f"rollback to {to.name}: {why}",
         )
     click.echo(f"{found.name} is at {to.name} again; what it was is kept: {backup}")
     return 0

@@ -4,21 +4,37 @@ from __future__ import annotations
 
 import json
 from collections.abc import Iterable, Iterator
+from dataclasses import asdict
 from itertools import islice
 from pathlib import Path
 from typing import TYPE_CHECKING
 
 import click
 
-from blizzard_core.cli import GuidedGroup, config_argument, print_error, print_table
-from blizzard_core.text import counted, json_safe, printable
-from blizzard_py.commands.dlq_work import discard, show
-from blizzard_py.commands.options import source_options
+from blizzard_core.cli import (
+    GuidedGroup,
+    config_argument,
+    json_option,
+    print_error,
+    print_json,
+    print_table,
+)
+from blizzard_core.redact import redacted
+from blizzard_core.text import are, counted, json_safe, printable, shortened
+from blizzard_py.commands.options import required_why_option, source_options
+from blizzard_py.commands.reingest_options import request_options
+from blizzard_py.commands.requests import following, print_result
 
 if TYPE_CHECKING:
+    from blizzard_py.app.letters import LetterView
+    from blizzard_py.app.submit import Waits
     from blizzard_py.dead_letters.reader import DeadLetter, DeadLetterObject, UnreadableDeadLetter
 
     Listed = tuple[str, DeadLetterObject, DeadLetter | UnreadableDeadLetter]
+
+
+# How much of a line is shown.
+_SHOWN_CHARS = 500
 
 
 @click.group(
@@ -32,10 +48,6 @@ if TYPE_CHECKING:
 )
 def dlq() -> None:
     """List, show and close dead letters; `replay` ingests them."""
-
-
-dlq.add_command(show)
-dlq.add_command(discard)
 
 
 @dlq.command(
@@ -128,3 +140,152 @@ def _stream(found: Iterable[Listed], broken: list[str], *, as_json: bool) -> Non
             click.echo(json_safe(text))
         else:
             click.echo("\t".join(printable(text) or "-" for text in _row((name, where, letter))))
+
+
+@dlq.command(
+    "show",
+    examples=(
+        "blizzard dlq show config.yaml --pipeline events --source main --letter ID --line 3",
+    ),
+)
+@config_argument
+@source_options(required=True)
+@click.option(
+    "--letter", metavar="ID", required=True, help="One object, by its id from `dlq list`."
+)
+@click.option(
+    "--line", type=click.IntRange(min=1), help="For single records: the one of this line."
+)
+@click.option(
+    "--context",
+    type=click.IntRange(0, 100),
+    default=2,
+    show_default=True,
+    help="Lines before and after the bad one.",
+)
+@click.option(
+    "--limit",
+    type=click.IntRange(min=1),
+    default=10,
+    show_default=True,
+    help="Maximum number of letters.",
+)
+@json_option
+def show(
+    config: Path,
+    pipeline: str,
+    source: str,
+    letter: str,
+    line: int | None,
+    context: int,
+    limit: int,
+    as_json: bool,
+) -> int:
+    """Show dead letters with the bad line and its neighbours in the source's file.
+
+    The bad line comes from the letter, its neighbours from the file as it is now. Control
+    characters are escaped, and long lines are cut in the middle.
+    """
+    from blizzard_py.app.configuration import load_config
+    from blizzard_py.app.letters import show_letters
+
+    found = show_letters(load_config(config), (pipeline, source), letter, line, context)
+    some = list(islice(found, limit))
+    if as_json:
+        print_json({"letters": [_json_of(each) for each in some]})
+    else:
+        for each in some:
+            _print_shown(each)
+    if next(found, None) is not None:
+        click.echo(f"There are more than {limit:,}; --limit and --line choose others.", err=True)
+    if not some:
+        click.echo("No letter of that line.", err=True)
+    return int(not some)
+
+
+def _text(line: bytes) -> str:
+    """Return a foreign line in printable form."""
+    return printable(shortened(redacted(line.decode("utf-8", "backslashreplace")), _SHOWN_CHARS))
+
+
+def _json_of(shown: LetterView) -> dict[str, object]:
+    letter = shown.letter
+    return {
+        "path": letter.uri,
+        "line": shown.line or None,
+        "stage": letter.stage,
+        "error": letter.error,
+        "timestamp": letter.timestamp,
+        "lines": [{"line": number, "text": _text(raw)} for number, raw in shown.lines],
+        "note": shown.note or None,
+    }
+
+
+def _print_shown(shown: LetterView) -> None:
+    letter = shown.letter
+    at = f" line {shown.line:,}" if shown.line else ""
+    click.echo(printable(f"{letter.uri}{at}, {letter.stage}, {letter.timestamp[:19]} UTC"))
+    click.echo(f"  {printable(letter.error)}")
+    if shown.note:
+        click.echo(f"  note: {printable(shown.note)}")
+    width = max((len(str(number)) for number, _ in shown.lines), default=0)
+    for number, raw in shown.lines:
+        mark = ">" if number == shown.line else " "
+        click.echo(f"  {mark} {number:>{width}}  {_text(raw)}")
+
+
+@dlq.command(
+    "discard",
+    examples=(
+        (
+            "blizzard dlq discard config.yaml --pipeline events --source main --letter ID"
+            ' --why "test data of the vendor"'
+        ),
+    ),
+)
+@config_argument
+@source_options(required=True)
+@click.option("--letter", metavar="ID", help="One object, by its id from `dlq list`.")
+@click.option("--all", "everything", is_flag=True, help="All present objects.")
+@request_options(why=required_why_option)
+def discard(
+    config: Path,
+    pipeline: str,
+    source: str,
+    letter: str | None,
+    everything: bool,
+    why: str,
+    how: Waits | None,
+    as_json: bool,
+) -> int:
+    """Close dead letters without ingesting them, with a reason.
+
+    The files and records stay out of the table; `dlq list --replayed` and `explain` show who closed
+    them, when and why. It is a request.
+    """
+    from blizzard_py.app.configuration import load_config
+    from blizzard_py.app.letters import discard_letters
+
+    if (letter is None) != everything:
+        raise click.UsageError("give either --letter ID or --all")
+    loaded, where = load_config(config), (pipeline, source)
+    with following():
+        done, result = discard_letters(loaded, where, letter, why, how)
+    code = 0 if result is None else print_result(result, "")
+    if as_json:
+        closed = [] if code else list(map(asdict, done))
+        request = None if result is None else result.id
+        print_json({"closed": closed, "request": request, "dry_run": how is None})
+        return code
+    if code:
+        return code
+    print_table(("id", "kind", "letters"), ([e.id, e.kind, f"{e.letters:,}"] for e in done))
+    click.echo(summary((each.letters for each in done), "would be" if how is None else ""))
+    return 0
+
+
+def summary(letters: Iterable[int], verb: str) -> str:
+    """Return how many letters of how many objects were closed."""
+    counts = list(letters)
+    total = f"{counted(sum(counts), 'letter')} in {counted(len(counts), 'object')}"
+    return f"{total} {verb or are(sum(counts))} closed."

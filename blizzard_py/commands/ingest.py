@@ -32,7 +32,7 @@ if TYPE_CHECKING:
 @click.argument("uris", metavar="URI...", nargs=-1, required=True)
 @source_options(required=False)
 @assume_missing_option
-@request_options(replaces=False)
+@request_options()
 def ingest(
     config: Path,
     uris: tuple[str, ...],

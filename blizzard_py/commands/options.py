@@ -13,6 +13,7 @@ import click
 from click.shell_completion import split_arg_string
 
 from blizzard_core.errors import BlizzardError
+from blizzard_core.redact import redacted
 from blizzard_core.text import printable
 
 if TYPE_CHECKING:
@@ -20,6 +21,27 @@ if TYPE_CHECKING:
 
 
 Body = Callable[..., Any]
+
+dry_run_option = click.option(
+    "--dry-run", is_flag=True, help="Show what would be done; write nothing."
+)
+why_option = click.option("--why", default="", metavar="TEXT", help="Reason, for the record.")
+yes_option = click.option("--yes", is_flag=True, help="Do not ask for confirmation.")
+
+
+def _given_reason(_context: click.Context, _parameter: click.Parameter, why: str) -> str:
+    if not why.strip():
+        raise click.UsageError("--why: give a reason, for the record")
+    return redacted(why.strip())
+
+
+required_why_option = click.option(
+    "--why",
+    metavar="TEXT",
+    required=True,
+    callback=_given_reason,
+    help="Reason, for the record.",
+)
 
 
 def _typed(context: click.Context) -> Config | None:

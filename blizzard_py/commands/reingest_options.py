@@ -12,7 +12,7 @@ import click
 
 from blizzard_core.cli import json_option, print_json, print_table
 from blizzard_core.text import are, counted, printable
-from blizzard_py.commands.options import Body
+from blizzard_py.commands.options import Body, dry_run_option, why_option
 from blizzard_py.commands.requests import (
     following,
     no_wait_option,
@@ -42,14 +42,17 @@ _ASSUME_NAMED = click.option(
 )
 
 
-def request_options(*, replaces: bool) -> Callable[[Body], Body]:
-    """Return the options of a command that requests files; ``replaces``: it has --replace.
+def request_options(
+    *, replaces: bool = False, why: Callable[[Body], Body] = why_option
+) -> Callable[[Body], Body]:
+    """Return the options of a command that requests work; ``replaces``: it has --replace.
 
-    The function gets ``how``, the way to wait for the request, in place of the options for it.
+    The function gets ``how``, the way to wait for the request, in place of the options for it; it
+    is None for a command that writes nothing.
     """
     options: list[Any] = [
-        click.option("--why", default="", metavar="TEXT", help="Reason, for the record."),
-        click.option("--dry-run", is_flag=True, help="Show what would be done; write nothing."),
+        why,
+        dry_run_option,
         no_wait_option,
         take_over_option,
         json_option,
@@ -66,10 +69,10 @@ def request_options(*, replaces: bool) -> Callable[[Body], Body]:
         def with_how(
             *, dry_run: bool, no_wait: bool, take_over: bool, as_json: bool, **given: Any
         ) -> Any:
-            how = how_to_wait(
-                no_wait=no_wait, take_over=take_over, dry_run=dry_run, as_json=as_json
-            )
-            return function(how=how, as_json=as_json, **given)
+            how = waits(no_wait=no_wait, take_over=take_over)
+            if as_json:  # a program that reads the output gets the document alone
+                how = replace(how, tell=lambda _line: None)
+            return function(how=None if dry_run else how, as_json=as_json, **given)
 
         decorated: Body = with_how
         for option in reversed(options):
@@ -77,14 +80,6 @@ def request_options(*, replaces: bool) -> Callable[[Body], Body]:
         return decorated
 
     return decorate
-
-
-def how_to_wait(*, no_wait: bool, take_over: bool, dry_run: bool, as_json: bool) -> Waits | None:
-    """Return how a command waits for its request; None for one that writes nothing."""
-    how = waits(no_wait=no_wait, take_over=take_over)
-    if as_json:  # a program that reads the output gets the document alone
-        how = replace(how, tell=lambda _line: None)
-    return None if dry_run else how
 
 
 @dataclass(frozen=True, slots=True)

@@ -10,7 +10,7 @@ import click
 
 from blizzard_core.cli import command, config_argument, json_option, print_json
 from blizzard_core.text import printable
-from blizzard_py.commands.options import source_options
+from blizzard_py.commands.options import dry_run_option, source_options
 
 if TYPE_CHECKING:
     from blizzard_py.edits.rename import Renamed
@@ -42,7 +42,7 @@ if TYPE_CHECKING:
     metavar="OLD_URI",
     help="Old source_uri; the new one has the same files under the same names.",
 )
-@click.option("--dry-run", is_flag=True, help="Show what would be done; write nothing.")
+@dry_run_option
 @json_option
 def rename(
     config: Path,

@@ -19,6 +19,7 @@ from blizzard_core.cli import (
     print_table,
 )
 from blizzard_core.text import counted, iso, printable
+from blizzard_py.commands.options import why_option
 
 if TYPE_CHECKING:
     from blizzard_py.app.request_listing import ListedRequest
@@ -223,7 +224,7 @@ def _shortened(value: object) -> str:
 )
 @config_argument
 @click.argument("request_id", metavar="ID")
-@click.option("--why", default="", metavar="TEXT", help="Reason, for the record.")
+@why_option
 def cancel(config: Path, request_id: str, why: str) -> int:
     """Cancel a request. Finished parts of it stay done.
 

@@ -10,7 +10,13 @@ import click
 
 from blizzard_core.cli import GuidedGroup, config_argument
 from blizzard_core.text import counted
-from blizzard_py.commands.options import moment_option, source_options
+from blizzard_py.commands.options import (
+    dry_run_option,
+    moment_option,
+    source_options,
+    why_option,
+    yes_option,
+)
 from blizzard_py.commands.requests import (
     following,
     no_wait_option,
@@ -46,9 +52,9 @@ def watermark() -> None:
     callback=moment_option,
     help="ISO 8601; UTC without a zone.",
 )
-@click.option("--why", default="", metavar="TEXT", help="Reason, for the record.")
-@click.option("--yes", is_flag=True, help="Do not ask for confirmation.")
-@click.option("--dry-run", is_flag=True, help="Show what would be done; write nothing.")
+@why_option
+@yes_option
+@dry_run_option
 @no_wait_option
 @take_over_option
 def advance(

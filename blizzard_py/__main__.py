@@ -34,16 +34,15 @@ from blizzard_py.commands.clean import clean
 from blizzard_py.commands.convert import convert
 from blizzard_py.commands.demo import demo
 from blizzard_py.commands.dlq import dlq
+from blizzard_py.commands.event_time import state, watermark
 from blizzard_py.commands.files import files
 from blizzard_py.commands.ingest import ingest
 from blizzard_py.commands.init import init
 from blizzard_py.commands.rename import rename
 from blizzard_py.commands.replay import replay
 from blizzard_py.commands.requests import requests
-from blizzard_py.commands.state import state
 from blizzard_py.commands.up import up
 from blizzard_py.commands.watch import watch
-from blizzard_py.commands.watermark import watermark
 
 
 @click.group(

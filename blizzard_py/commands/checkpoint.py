@@ -15,8 +15,9 @@ import click
 from blizzard_core.cli import GuidedGroup, config_argument, json_option, print_json
 from blizzard_py.commands.checkpoint_history import diff, log, rollback
 from blizzard_py.commands.options import (
-    confirmed,
+    confirm,
     dry_run_option,
+    print_changed,
     source_options,
     why_option,
     yes_option,
@@ -209,7 +210,7 @@ def reset(
     are never published, and the query may change. Files stay done, and the watermark stays.
     """
     from blizzard_py.app.configuration import load_config, source_of
-    from blizzard_py.commands.event_time_reset import forget
+    from blizzard_py.commands.event_time import forget
     from blizzard_py.edits import checkpoint_edit, unit_edits
 
     loaded, where = load_config(config), (pipeline, source)
@@ -273,19 +274,16 @@ def rebuild(
             "--json cannot ask for a confirmation; add --dry-run, or --yes to confirm"
         )
     loaded = load_config(config)
-    found = Rebuild(owner_context(loaded, (pipeline, source)), source)
+    owner = owner_context(loaded, (pipeline, source))
+    found = Rebuild(owner, source)
     rebuilt = found.plan(done_before)
     if as_json:
         backup = None if dry_run else found.write(rebuilt)
         print_json({**rebuilt_document(rebuilt), "dry_run": dry_run, "backup": backup})
         return 0
     print_rebuilt(rebuilt)
-    if dry_run:
-        return 0
-    if not confirmed(f"{pipeline}/{source}", yes=yes):
-        return 1
-    backup = found.write(rebuilt)
-    click.echo("Rebuilt." if backup is None else f"Rebuilt. The old checkpoint is {backup}")
+    confirm(f"{pipeline}/{source}", yes=yes, dry_run=dry_run)
+    print_changed("Rebuilt.", owner.stores.sink, found.write(rebuilt))
     return 0
 
 
@@ -310,12 +308,7 @@ def _edit(
         after = edit(seen.state)
         checkpoint_edit.require_not_publishing(found, seen.state)
         print_effect(found, seen.state, after)
-        if dry_run:
-            return 0
-        if not confirmed(found.name, yes=yes):
-            return 1
+        confirm(found.name, yes=yes, dry_run=dry_run)
         backup = checkpoint_edit.change(found, seen, edit, time.time(), why.strip())
-        click.echo(
-            f"Changed. The old checkpoint is {found.sink.uri}/{backup}" if backup else "Changed."
-        )
+        print_changed("Changed.", found.sink, backup)
         return 0

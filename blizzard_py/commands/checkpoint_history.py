@@ -14,8 +14,9 @@ import click
 from blizzard_core.cli import command, config_argument, json_option, print_json, print_table
 from blizzard_core.text import counted, in_utc, printable
 from blizzard_py.commands.options import (
-    confirmed,
+    confirm,
     dry_run_option,
+    print_changed,
     print_paths,
     required_why_option,
     source_options,
@@ -191,16 +192,8 @@ def rollback(
         print_table(("what", NOW, to.name), rows)
         if source_of(loaded, where).has_files:
             _print_effect(checkpoint_edit.effect(found, seen.state, after), "from then on")
-        if dry_run:
-            return 0
-        if not confirmed(found.name, yes=yes):
-            return 1
-        backup = checkpoint_edit.change(
-            found,
-            seen,
-            lambda _state: after,
-            time.time(),
-            why=f"rollback to {to.name}: {why}",
-        )
-    click.echo(f"{found.name} is at {to.name} again; what it was is kept: {backup}")
+        confirm(found.name, yes=yes, dry_run=dry_run)
+        why = f"rollback to {to.name}: {why}"
+        backup = checkpoint_edit.change(found, seen, lambda _state: after, time.time(), why)
+    print_changed(f"{found.name} is at {to.name} again.", found.sink, backup)
     return 0

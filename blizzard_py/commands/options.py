@@ -18,6 +18,7 @@ from blizzard_core.text import printable
 
 if TYPE_CHECKING:
     from blizzard_core.settings.document import Config
+    from blizzard_core.storage.protocol import Storage
 
 
 Body = Callable[..., Any]
@@ -136,10 +137,15 @@ def print_paths(paths: Sequence[str], most: int) -> None:
         click.echo(f"  and {len(paths) - most:,} more")
 
 
-def confirmed(name: str, *, yes: bool) -> bool:
-    """Return whether someone typed ``name``, or said ``--yes`` beforehand; else say so."""
+def confirm(name: str, *, yes: bool, dry_run: bool) -> None:
+    """Go on if someone types ``name`` or said ``--yes``; otherwise end the command.
+
+    A dry run ends here with exit code 0, a name that does not match with 1.
+    """
+    if dry_run:
+        raise click.exceptions.Exit(0)
     if yes:
-        return True
+        return
     if not sys.stdin.isatty():
         raise click.UsageError(
             "there is no terminal to ask for a confirmation; add --yes to confirm"
@@ -147,4 +153,10 @@ def confirmed(name: str, *, yes: bool) -> bool:
     typed = click.prompt(f"Type {name} to confirm", default="", show_default=False)
     if typed != name:
         click.echo("The name does not match. Nothing was changed.", err=True)
-    return bool(typed == name)
+        raise click.exceptions.Exit(1)
+
+
+def print_changed(text: str, sink: Storage, backup: str | None) -> None:
+    """Print what was done, and where the old checkpoint is, if there was one."""
+    kept = "" if backup is None else f" The old checkpoint is {sink.uri}/{backup}"
+    click.echo(f"{text}{kept}")

@@ -288,7 +288,7 @@ def test_reset_discards_query_state_that_spark_cannot_read(
     def damaged(*_: object) -> None:
         raise EngineError("the state of the query cannot be read: a checksum")
 
-    monkeypatch.setattr("blizzard_py.commands.event_time_reset.event_state", damaged)
+    monkeypatch.setattr("blizzard_py.app.event_state.event_state", damaged)
     path = put_state(tmp_path, 1_706_450_400_000, rows=2)
     done = run("checkpoint", "reset", config, *SOURCE, "--event-time", "--yes")
     assert done.exit_code == 0, done.output

@@ -14,7 +14,7 @@ from dataclasses import dataclass
 from decimal import Decimal
 from itertools import chain
 from types import UnionType
-from typing import Annotated, Any, Union, get_args, get_origin
+from typing import Annotated, Any, ClassVar, Union, get_args, get_origin
 
 from pydantic import (
     AfterValidator,
@@ -52,6 +52,9 @@ class Settings(BaseModel):
     No error quotes a value, since it may be a secret. Infinite numbers are refused.
     """
 
+    # The key that a plain text stands for, in blocks that may be text.
+    text_key: ClassVar[str] = ""
+
     model_config = ConfigDict(
         extra="forbid",
         frozen=True,
@@ -68,7 +71,11 @@ class Settings(BaseModel):
         One step for all: pydantic prepares each validator of each block, which takes longer than
         all else of a short configuration.
         """
+        if cls.text_key and isinstance(data, str):
+            data = {cls.text_key: data}
         if not isinstance(data, dict):
+            if cls.text_key and not isinstance(data, cls):
+                raise ValueError("must be text or a block of keys")
             return data
         # Keys that begin with `x-` hold anchors and notes.
         return {

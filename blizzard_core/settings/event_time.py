@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable
 from dataclasses import dataclass
-from typing import Annotated, Any, Literal
+from typing import Annotated, Any, ClassVar, Literal
 
 from pydantic import AfterValidator, BeforeValidator, Field, model_validator
 
@@ -126,10 +126,7 @@ class WindowSettings(Settings):
     gap: Length | None = Field(default=None, examples=["30m"])
     """Sessions: one ends after this long without a row of its group."""
 
-    @model_validator(mode="before")
-    @classmethod
-    def _text_is_a_size(cls, data: Any) -> Any:
-        return {"size": data} if isinstance(data, str) else data
+    text_key: ClassVar[str] = "size"
 
     @model_validator(mode="after")
     def _one_kind(self) -> WindowSettings:

@@ -18,16 +18,14 @@ from typing import Any, get_args
 
 from pydantic import BaseModel
 
-from blizzard_core.settings.base import as_written
+from blizzard_core.settings.base import Settings, as_written
 from blizzard_core.settings.document import Config, PipelineSettings
-from blizzard_core.settings.event_time import WindowSettings
 from blizzard_core.settings.formats import FORMATS
 from blizzard_core.settings.http_sources import HttpSourceSettings
 from blizzard_core.settings.load import models_in
 from blizzard_core.settings.query_sources import TableSourceSettings
-from blizzard_core.settings.schema import TypeSettings
 from blizzard_core.settings.sources import SourceSettings
-from blizzard_core.settings.tables import PartitionColumn, SinkAdvanced, SinkSettings, TableSettings
+from blizzard_core.settings.tables import SinkAdvanced, SinkSettings, TableSettings
 
 
 def description(model: type[BaseModel], name: str) -> str:
@@ -51,8 +49,6 @@ def _docstrings(model: type[BaseModel]) -> Mapping[str, str]:
 
 _SOURCES = (SourceSettings, TableSourceSettings, HttpSourceSettings)
 _WITH_DEFAULTS = (PipelineSettings, *_SOURCES, SinkSettings, TableSettings)
-# Blocks for which a text stands as well.
-_AS_TEXT = (PartitionColumn, TypeSettings, WindowSettings)
 _VARIABLE = {"type": "string", "pattern": r"\$\{"}
 _REMARKS = frozenset({"default", "description", "examples"})
 _SCALARS = frozenset({"boolean", "integer", "number"})
@@ -63,11 +59,12 @@ def config_schema() -> dict[str, Any]:
     whole = Config.model_json_schema()
     blocks = whole.pop("$defs")
     for model in set(_models(Config)):
-        _complete(model, whole if model is Config else blocks[model.__name__])
-    blocks = {name: _with_variables(block) for name, block in blocks.items()}
-    for model in _AS_TEXT:
         name = model.__name__
-        blocks[name] = {"anyOf": [{"type": "string"}, blocks[name]]}
+        _complete(model, whole if model is Config else blocks[name])
+        if model is not Config:
+            blocks[name] = _with_variables(blocks[name])
+        if issubclass(model, Settings) and model.text_key:
+            blocks[name] = {"anyOf": [{"type": "string"}, blocks[name]]}
     whole["properties"]["defaults"] = _block(
         "Put below each pipeline, source and table; their own values win.",
         pipeline=_reference(PipelineSettings),
@@ -137,7 +134,7 @@ def _with_variables(schema: Any) -> Any:
     if "pattern" in schema:
         return {**schema, "pattern": f"{schema['pattern']}|{_VARIABLE['pattern']}"}
     if str(schema.get("type")) in _SCALARS or "enum" in schema:
-        remarks = {key: schema[key] for key in _REMARKS & schema.keys()}
+        remarks = {key: value for key, value in schema.items() if key in _REMARKS}
         return {"anyOf": [schema, _VARIABLE], **remarks}
     found = {
         key: _of_each(value) if key in {"properties", "patternProperties"} else value

@@ -32,6 +32,7 @@ from blizzard_core.text import did_you_mean
 
 _NAMES = "names consist of letters, digits, `_`, `.` and `-`"
 _TRUTH, _WHOLE, _NUMBER = "must be true or false", "must be a whole number", "must be a number"
+_QUOTES = "; put quotes around it"
 _TEXT, _LIST, _BLOCK = "must be text", "must be a list", "must be a block of keys"
 
 # Messages by the type of pydantic's error; braces contain fields of its context.
@@ -57,7 +58,7 @@ _ERROR_TEXTS = {
     "model_attributes_type": _BLOCK,
     "model_type": _BLOCK,
     "string_too_long": "must have {max_length} characters at most",
-    "string_type": f"{_TEXT}; put quotes around it",
+    "string_type": f"{_TEXT}{_QUOTES}",
     "too_long": "has {actual_length} entries, {max_length} at most are allowed",
     "tuple_type": _LIST,
     "union_tag_invalid": "must be one of {expected_tags}",
@@ -101,14 +102,19 @@ def join_alternatives(found: Sequence[tuple[str, str]]) -> Iterator[str]:
     """Yield the problems, with all alternatives of one place in one problem."""
     for place, messages in groupby(found, lambda each: each[0]):
         texts = list(dict.fromkeys(message for _, message in messages))
-        first, *others = texts
-        more = [text.removeprefix("must be ") for text in others]
-        alike = all(text.startswith("must be ") for text in texts)
-        yield from (
-            [f"{place}: {' or '.join([first, *more])}"]
-            if alike
-            else (f"{place}: {text}" for text in texts)
-        )
+        if len(texts) > 1 and all(text.startswith("must be ") for text in texts):
+            kinds = (text.removeprefix("must be ").removesuffix(_QUOTES) for text in texts)
+            texts = [f"must be {' or '.join(kinds)}"]
+        yield from (f"{place}: {text}" for text in texts)
+
+
+def _without_outer(items: Sequence[Any]) -> Iterator[Any]:
+    """Yield the errors but those of an alternative, such as text, where a block has errors."""
+    blocks = {item["loc"][:end] for item in items for end in range(len(item["loc"]) - 1)}
+    for item in items:
+        *outer, tried = item["loc"]
+        if not is_type_marker(tried) or tuple(outer) not in blocks:
+            yield item
 
 
 _KEY_FILE_VARIABLES = ("GOOGLE_APPLICATION_CREDENTIALS", "AWS_SHARED_CREDENTIALS_FILE")
@@ -130,7 +136,10 @@ def load_config(
     except ValidationError as error:
         items = error.errors(include_url=False, include_input=False)
         problems += join_alternatives(
-            [(document.locate(_place_of(item, document.places)), _message(item)) for item in items]
+            [
+                (document.locate(_place_of(item, document.places)), _message(item))
+                for item in _without_outer(items)
+            ]
         )
         config = _without_faults(document, items)
         if document.problems:

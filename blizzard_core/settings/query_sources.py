@@ -222,15 +222,11 @@ class TableSourceSettings(QuerySource):
         return f"{self.connection}:{self.table or 'query'}"
 
     @model_validator(mode="after")
-    def _one_of_two(self) -> Self:
+    def _is_sound(self) -> Self:
         if (self.table is None) == (self.query is None):
             raise ValueError("give table or query, one of the two")
-        return self
-
-    @model_validator(mode="after")
-    def _units_are_not_split(self) -> Self:
         if self.units is not None and self.advanced != TableSourceAdvanced():
-            raise ValueError("split cuts windows, and units are read whole; leave split out")
+            raise ValueError("advanced.split cuts windows, and units are read whole; leave it out")
         return self
 
     def connection_problems(self, connection: ConnectionSettings) -> Iterator[tuple[str, str]]:

@@ -5,7 +5,7 @@ from __future__ import annotations
 import json
 import re
 from collections.abc import Iterable, Iterator
-from typing import Annotated, Any, Literal, Self, get_args
+from typing import Annotated, ClassVar, Literal, Self, get_args
 
 from pydantic import AfterValidator, Field, model_validator
 
@@ -75,10 +75,7 @@ class TypeSettings(Settings):
     coerce: bool = False
     """true: a string accepts any value, as JSON text."""
 
-    @model_validator(mode="before")
-    @classmethod
-    def _text_is_a_type(cls, data: Any) -> Any:
-        return {"type": data} if isinstance(data, str) else data
+    text_key: ClassVar[str] = "type"
 
     @model_validator(mode="after")
     def _parts_fit(self) -> Self:
@@ -98,6 +95,8 @@ class TypeSettings(Settings):
 
 class FieldSettings(TypeSettings):
     """A column of the schema, or a field of a struct."""
+
+    text_key: ClassVar[str] = ""
 
     name: str = Field(min_length=1)
     """Name of the column, and in the records without `from`; case-sensitive."""

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import re
 from collections.abc import Callable, Mapping
-from typing import Annotated, Any, Literal, Self, TypeAlias
+from typing import Annotated, Any, ClassVar, Literal, Self, TypeAlias
 from urllib.parse import unquote, urlsplit
 
 from pydantic import AfterValidator, Field, field_validator, model_validator
@@ -53,6 +53,8 @@ class PartitionColumn(Settings):
     """The value, the day (`2024-01-28`) or the hour (`00` to `23`) of a timestamp, in UTC."""
     name: str = Field(default="", max_length=100)
     """Name of the partition column; default: the column's for `identity`, else the transform's."""
+
+    text_key: ClassVar[str] = "column"
 
     @model_validator(mode="before")
     @classmethod

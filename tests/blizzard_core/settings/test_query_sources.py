@@ -121,7 +121,7 @@ pipelines.orders.error_handling: {advanced: {max_expansion: 9}}
   => max_expansion is for sources of kind files @ pipelines.orders
 erp.watermark.backward: 0 => is only for a look-back @ erp.watermark.reread
 erp.watermark.key: [nr] => 'nr', which is not a field @ erp.watermark.reread
-erp.units: {partition: monthly}, erp.watermark: ~ => leave split out @ erp
+erp.units: {partition: monthly}, erp.watermark: ~ => units are read whole; leave it out @ erp
 erp.watermark.bound: version => does not support version
 erp.watermark.bound: exact => must be '
 erp.watermark.settle: -1 => must be at least 0 @ erp.watermark.advanced.settle

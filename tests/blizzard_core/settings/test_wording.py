@@ -107,6 +107,28 @@ def test_invalid_value_of_a_union_is_reported_once(
 
 
 @pytest.mark.parametrize(
+    ("block", "value", "message"),
+    [
+        ("sources.erp.units", {"partition": 3}, "partition: must be text or a block of keys"),
+        ("sources.erp.units", {"partition": {"daily": 1}}, "partition.daily: must be text; put"),
+        ("sources.erp.units", {"values": {"list": 3}}, "values.list: must be text or a list"),
+        ("sink.partition_by", {"columns": [3]}, "columns[0]: must be text or a block of keys"),
+        ("event_time", {"window": 3}, "window: must be text or a block of keys"),
+        ("schema", {"fields": [{"items": 3}]}, "items: must be text or a block of keys"),
+        ("schema", {"fields": [3]}, "fields[0]: must be a block of keys"),
+    ],
+)
+def test_a_key_names_all_that_it_takes(
+    block: str, value: Any, message: str, tmp_path: Path
+) -> None:
+    document = yaml.safe_load((CONFIGS / "example.yaml").read_text())
+    place = ("pipelines", "events", *block.split("."))
+    found = problems(tmp_path / "c.yaml", with_value(document, place, value))
+    [told] = [re.sub(r" \(line \d+\)", "", each) for each in found if "must be" in each]
+    assert message in told
+
+
+@pytest.mark.parametrize(
     ("place", "remedy"),
     [
         ("pipelines.events.sources.main.checkpoint", ": it belongs into `advanced`"),

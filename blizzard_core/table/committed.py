@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Collection, Iterable, Iterator, Sequence
+from collections.abc import Collection, Iterable, Sequence
 from dataclasses import dataclass, replace
 from typing import Literal
 
@@ -54,12 +54,12 @@ def delta_fates(
     found: dict[str, Fate] = {}
     holders: dict[str, frozenset[str]] = {}
     for where, raw in read_each(sink, recent, concurrency):
-        _follow(_changes(raw, where, sink.uri), version_of(where), wanted, holders, found)
+        _follow(changes_of(raw, where, sink.uri), version_of(where), wanted, holders, found)
     return found, whole
 
 
 @dataclass(frozen=True, slots=True)
-class _Changes:
+class Changes:
     """The paths that a commit adds and removes; ``rewrites`` if it changes no row.
 
     ``is_penguins``: a Penguin made it. What such a commit removes was ingested again.
@@ -73,7 +73,7 @@ class _Changes:
 
 
 def _follow(
-    commit: _Changes,
+    commit: Changes,
     version: int,
     wanted: Collection[str],
     holders: dict[str, frozenset[str]],
@@ -104,7 +104,8 @@ def _follow(
         found[path], holders[path] = Fate(version), frozenset({path})
 
 
-def _changes(raw: bytes, where: str, root: str) -> _Changes:
+def changes_of(raw: bytes, where: str, root: str) -> Changes:
+    """Return what a commit does to files below ``root``. Raises `StateError` naming ``where``."""
     columns = columns_in(
         actions_of(raw, where, ("add", "remove", "commitInfo")),
         (
@@ -118,7 +119,7 @@ def _changes(raw: bytes, where: str, root: str) -> _Changes:
     )
     added, removed, changing, operations, penguins = columns.values()
     operation = next((each for each in operations if isinstance(each, str)), "an operation")
-    return _Changes(
+    return Changes(
         frozenset(path for each in added if (path := relative(each, root)) is not None),
         frozenset(path for each in removed if (path := relative(each, root)) is not None),
         shortened(operation, _OPERATION_LENGTH),
@@ -149,7 +150,7 @@ def removed(
     there, whole = _by_any_clock(sink, since)
     found: set[str] = set()
     for where, raw in read_each(sink, there, concurrency):
-        found.update(path for path in _paths(raw, where, sink.uri, "remove") if path in wanted)
+        found |= changes_of(raw, where, sink.uri).removed.intersection(wanted)
     return found, whole
 
 
@@ -167,7 +168,7 @@ def lost_folders(
     read = 0
     for where, raw in read_each(sink, [entry.path for entry in commits], concurrency):
         read += 1
-        changes = _changes(raw, where, sink.uri)
+        changes = changes_of(raw, where, sink.uri)
         if changes.operation == "RESTORE":
             return None
         if not (changes.is_penguins or (changes.rewrites and changes.added)):
@@ -177,19 +178,13 @@ def lost_folders(
     return frozenset(found)
 
 
-def added(raw: bytes, where: str, root: str) -> Iterator[str]:
-    """Return the paths below ``root`` that a commit adds. Raises `StateError` naming ``where``."""
-    return _paths(raw, where, root, "add")
-
-
 def _versions(
     sink: Storage, wanted: Collection[str], there: Iterable[str], concurrency: int
 ) -> dict[str, int]:
     found: dict[str, int] = {}
     for where, raw in read_each(sink, there, concurrency):
-        for path in added(raw, where, sink.uri):
-            if path in wanted:
-                found.setdefault(path, version_of(where))
+        for path in changes_of(raw, where, sink.uri).added.intersection(wanted):
+            found.setdefault(path, version_of(where))
         if len(found) == len(wanted):
             break
     return found
@@ -208,8 +203,3 @@ def _recent(there: Sequence[Entry], since: float) -> tuple[list[str], bool]:
     recent = [entry.path for entry in there if entry.modified >= since]
     reaches_back = not there or not version_of(there[0].path) or there[0].modified < since
     return recent[:LOG_FILES], reaches_back and len(recent) <= LOG_FILES
-
-
-def _paths(raw: bytes, where: str, root: str, kind: Literal["add", "remove"]) -> Iterator[str]:
-    [paths] = columns_in(actions_of(raw, where, (kind,)), (f"{kind}.path",), where).values()
-    return (path for each in paths if (path := relative(each, root)) is not None)

@@ -237,9 +237,7 @@ def _seconds(millis: Any) -> float:
 def _own(columns: Columns, number: int, app_id: str, txn: int) -> OwnCommit | None:
     if transactions_in(columns).get(app_id) != txn:
         return None
-    document = next(filter(None, map(_own_document, columns[_INFO])), {})
-    # A second instance repeats the txn of the live one; the commit is still its own.
-    return OwnCommit(number, document) if document.get("app_id", app_id) == app_id else None
+    return OwnCommit(number, next(filter(None, map(_own_document, columns[_INFO])), {}))
 
 
 def _take_document(found: News, info: Mapping[str, object]) -> None:

@@ -21,7 +21,7 @@ from importlib import import_module
 from typing import TYPE_CHECKING, Any, TypeAlias
 
 from blizzard_core.errors import StateError
-from blizzard_core.storage.protocol import Entry, Storage, listed
+from blizzard_core.storage.protocol import Entry, Storage, listed_below
 
 __all__ = ["np"]
 
@@ -91,8 +91,7 @@ def staying(counts: Sequence[int], fresh: int, tail: int = TAIL) -> int:
 
 def segments_in(storage: Storage, folder: str) -> Iterator[Entry]:
     """List the objects of a folder that are named like segments. Raises `StorageError`."""
-    entries = listed(storage, f"{folder}/", f"{folder}0")  # "0" follows "/"
-    return (entry for entry in entries if entry.path.endswith(SUFFIX))
+    return (entry for entry in listed_below(storage, folder) if entry.path.endswith(SUFFIX))
 
 
 def count_in(entry: Entry) -> int:

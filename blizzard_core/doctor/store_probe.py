@@ -11,8 +11,9 @@ import threading
 import uuid
 from collections.abc import Callable, Iterator
 from concurrent.futures import ThreadPoolExecutor
-from typing import Literal, NamedTuple, TypeAlias
+from typing import NamedTuple
 
+from blizzard_core.doctor.findings import Result
 from blizzard_core.errors import AccessDenied, Conflict, StorageError, Unavailable
 from blizzard_core.storage.local import LocalStorage
 from blizzard_core.storage.objects import ObjectStorage
@@ -27,14 +28,12 @@ ABANDONED_SECS = 3600.0
 _NAMES = ("B/1", "a-b/1", "a/1", "a/2", "b/1")
 _ROUNDS = 2
 
-Outcome: TypeAlias = Literal["ok", "note", "failed"]
-
 
 class Step(NamedTuple):
     """One tried ability: its name, and what came out."""
 
     check: str
-    result: Outcome
+    result: Result
     text: str
 
 

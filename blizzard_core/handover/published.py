@@ -102,10 +102,7 @@ def runs_in(storage: Storage) -> Iterator[str]:
 
 
 def _next_run(storage: Storage, after: str) -> str | None:
-    try:
-        for page in storage.list_range(after, f"{JOURNAL_FOLDER}0"):
-            for entry in page.entries:
-                return entry.path.removeprefix(f"{JOURNAL_FOLDER}/").partition("/")[0]
-    except NotFound:  # a local table that nothing was written to yet
+    entry = next(listed(storage, after, f"{JOURNAL_FOLDER}0"), None)
+    if entry is None:
         return None
-    return None
+    return entry.path.removeprefix(f"{JOURNAL_FOLDER}/").partition("/")[0]

@@ -20,7 +20,7 @@ from typing import Any
 
 from blizzard_core.errors import NotFound
 from blizzard_core.handover.groups import COMMITTERS_FOLDER
-from blizzard_core.storage.protocol import Entry, Storage
+from blizzard_core.storage.protocol import Entry, Storage, listed_below
 from blizzard_core.text import json_value, utf8_name
 
 # Stands for the stage of a line that takes a file off the record.
@@ -72,22 +72,18 @@ def quarantined(sink: Storage) -> dict[str, QuarantineRecord]:
 
     Costs a LIST, and a GET for each object of a record. Raises `StorageError`.
     """
-    try:
-        end = f"{COMMITTERS_FOLDER}0"  # "0" follows "/"
-        pages = sink.list_range(f"{COMMITTERS_FOLDER}/", end)
-        there = [entry.path for page in pages for entry in page.entries]
-    except NotFound:  # a local table that nothing was written to yet
-        return {}
+    there = [entry.path for entry in listed_below(sink, COMMITTERS_FOLDER)]
     found: dict[str, QuarantineRecord] = {}
     for path in there:
         if path.endswith(_SHORT):
             folder = f"{path.removesuffix('.ndjson')}/"
             moved = [segment for segment in there if segment.startswith(folder)]
-            found |= _read(sink, [*moved, path])
+            found |= read_records(sink, [*moved, path])
     return found
 
 
-def _read(sink: Storage, paths: Iterable[str]) -> dict[str, QuarantineRecord]:
+def read_records(sink: Storage, paths: Iterable[str]) -> dict[str, QuarantineRecord]:
+    """Return the records in objects of one committer, the latest object last."""
     found: dict[str, QuarantineRecord] = {}
     for path in paths:
         try:

@@ -18,13 +18,14 @@ from blizzard_core.handover.published import (
     JOURNAL_FOLDER,
     PublishedBatch,
     first_name,
+    latest_objects,
     published_batch,
 )
 from blizzard_core.handover.quarantine import spelled
 from blizzard_core.observability.commits import CommitTail
 from blizzard_core.observability.heartbeat import BEAT_SUFFIX, Life, most_alive, read_life
 from blizzard_core.observability.peer_state import moment_of, number_of, summarize_state
-from blizzard_core.storage.protocol import Entry, Storage, listed, read_each
+from blizzard_core.storage.protocol import Entry, Storage, listed, listed_below, read_each
 from blizzard_core.text import json_value
 from blizzard_core.threads import ThreadPool
 
@@ -99,7 +100,7 @@ def read_committed(storage: Storage, now: float, own: str = "") -> Committed:
     The life is that of the heartbeat at ``own`` if there is one: of several committers with
     partitions of their own, another one may run. Raises `StorageError`.
     """
-    there = list(listed(storage, f"{COMMITTERS_FOLDER}/", f"{COMMITTERS_FOLDER}0"))
+    there = list(listed_below(storage, COMMITTERS_FOLDER))
     beats = [entry.path for entry in there if entry.path.endswith(BEAT_SUFFIX)]
     lives = [read_life(storage, path, now) for path in ([own] if own in beats else beats)]
     states = [entry for entry in there if entry.path.endswith(_STATE)]
@@ -146,11 +147,8 @@ def waiting_of(
         return Uncommitted(None, complete=False)
     since = int(committed.settled)
     folder = f"{JOURNAL_FOLDER}/{source_id}"
-    newest: dict[str, Entry] = {}
     after = f"{folder}/{first_name(since - _LONGEST_BATCH_SECS)}"
-    for entry in listed(storage, after, f"{folder}0"):
-        if entry.path.endswith(".json") and entry.modified >= since:
-            newest[entry.path.removesuffix(".json").partition("~")[0]] = entry
+    newest = [e for e in latest_objects(storage, after, f"{folder}0") if e.modified >= since]
     found = Uncommitted(complete=len(newest) <= READ_AT_MOST)
 
     def read(entry: Entry) -> PublishedBatch | StateError | None:
@@ -159,7 +157,7 @@ def waiting_of(
         except StateError as error:
             return error
 
-    entries = _sample([*newest.values()])
+    entries = _sample(newest)
     with ThreadPool(_CONCURRENCY) as pool:
         for entry, batch in zip(entries, pool.map(read, entries), strict=True):
             if isinstance(batch, StateError):  # damaged: `run` says so

@@ -253,6 +253,11 @@ def listed(storage: Storage, after: str, until: str | None) -> Iterator[Entry]:
         return  # a local directory that nothing was written to yet
 
 
+def listed_below(storage: Storage, folder: str) -> Iterator[Entry]:
+    """Yield the objects below a folder; none if nothing was written yet."""
+    return listed(storage, f"{folder}/", f"{folder}0")  # "0" follows "/"
+
+
 def read_each(
     storage: Storage, paths: Iterable[str], concurrency: int
 ) -> Iterator[tuple[str, bytes]]:

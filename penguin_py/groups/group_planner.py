@@ -11,8 +11,6 @@ from concurrent.futures import Executor
 from dataclasses import dataclass, replace
 from urllib.parse import unquote
 
-import pyarrow as pa
-
 from blizzard_core.delta_json import relative
 from blizzard_core.handover.groups import Group
 from blizzard_core.storage.protocol import Storage
@@ -186,8 +184,3 @@ def fully_removed_outputs(group: Group) -> tuple[str, ...]:
 def _is_of_no_unit(spelled: str) -> bool:
     """Return whether the name excludes units: files with units travel by manifest."""
     return is_blizzards(spelled)
-
-
-def data_columns(plan: CommitPlan) -> pa.Schema:
-    """Return the columns with statistics: all but the partition columns."""
-    return pa.schema([f for f in plan.schema if f.name not in plan.partition_columns])

@@ -21,7 +21,6 @@ from penguin_py.groups.discard import Discarder, DiscardResult
 from penguin_py.groups.group_planner import (
     GroupPlanner,
     Removals,
-    data_columns,
     fully_removed_outputs,
     require_replaced_outputs,
 )
@@ -30,6 +29,7 @@ from penguin_py.groups.rewrite_notes import RewriteNotes
 from penguin_py.groups.rewriter import Rewriter
 from penguin_py.intake.manifests import Manifests
 from penguin_py.model import CommitConflict, CommitRefused
+from penguin_py.planning.commit_plan import columns_without
 from penguin_py.planning.memory import Memory, Snapshot
 from penguin_py.planning.replacement import replaced_ranges, unreplaced_by
 from penguin_py.table.part import TableContext, TablePart
@@ -274,7 +274,9 @@ class GroupRunner(TablePart):
             self._commits.land(snapshot, unchanged)
             return None
         going = self._planner.plan_removes(state, group, known)
-        rewritten = rewriting.adds(going.mixed, data_columns(plan), state)
+        rewritten = rewriting.adds(
+            going.mixed, columns_without(plan.schema, plan.partition_columns), state
+        )
         plan = replace(plan, adds=(*plan.adds, *rewritten), removes=going.removes)
         unreplaced = dict(memory.unreplaced)
         rest = unreplaced_by(group, unreplaced.pop(source, ())).rest

@@ -11,7 +11,7 @@ from concurrent.futures import Executor
 
 from blizzard_core.errors import NotFound
 from blizzard_core.handover.groups import GROUPS_FOLDER, group_path, seq_of
-from blizzard_core.storage.protocol import Entry, Storage
+from blizzard_core.storage.protocol import Entry, Storage, listed_below
 
 # Clients ask a second time for a whole object that is not there, and once for a range of it.
 AT_ONCE = 1 << 20
@@ -40,15 +40,11 @@ class Manifests:
     def listed(self) -> dict[str, dict[int, Entry]]:
         """List all manifests, by source and number."""
         found: dict[str, dict[int, Entry]] = {}
-        try:
-            for page in self._storage.list_range(f"{GROUPS_FOLDER}/", f"{GROUPS_FOLDER}0"):
-                for entry in page.entries:
-                    source = entry.path.removeprefix(f"{GROUPS_FOLDER}/").rpartition("/")[0]
-                    seq = seq_of(entry.path)
-                    if seq is not None and source and "/" not in source:
-                        found.setdefault(source, {})[seq] = entry
-        except NotFound:
-            return {}  # a local table whose directory is not there yet
+        for entry in listed_below(self._storage, GROUPS_FOLDER):
+            source = entry.path.removeprefix(f"{GROUPS_FOLDER}/").rpartition("/")[0]
+            seq = seq_of(entry.path)
+            if seq is not None and source and "/" not in source:
+                found.setdefault(source, {})[seq] = entry
         return found
 
     def remove(self, entry: Entry) -> None:

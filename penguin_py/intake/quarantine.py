@@ -30,13 +30,14 @@ from blizzard_core.errors import NotFound
 from blizzard_core.handover.quarantine import (
     QuarantineRecord,
     applied,
+    read_records,
     record_of,
     record_path,
     segments_folder,
     spelled,
 )
 from blizzard_core.limits import QUARANTINE_BYTES
-from blizzard_core.storage.protocol import Storage
+from blizzard_core.storage.protocol import Storage, listed_below
 from penguin_py.model import Rejection
 
 # How many files of a process are remembered as recorded.
@@ -55,10 +56,7 @@ class Quarantine:
 
     def records(self) -> dict[str, QuarantineRecord]:
         """Return all records by path, as spelled in the record. Damaged lines are left out."""
-        found: dict[str, QuarantineRecord] = {}
-        for path in self._segments():
-            applied(found, self._storage.read(path).splitlines())
-        return applied(found, self._lines())
+        return read_records(self._storage, [*self._segments(), self._path])
 
     def keep(self, rejections: Sequence[Rejection], now: float) -> tuple[Rejection, ...]:
         """Record the files, durable on return; returns those that were not on record yet."""
@@ -105,11 +103,7 @@ class Quarantine:
 
     def _segments(self) -> list[str]:
         """List the moved segments, in the order of their moves."""
-        try:
-            pages = self._storage.list_range(f"{self._folder}/", f"{self._folder}0")
-            return [entry.path for page in pages for entry in page.entries]
-        except NotFound:
-            return []
+        return [entry.path for entry in listed_below(self._storage, self._folder)]
 
     def _write(self, lines: Sequence[bytes], added: Sequence[bytes]) -> None:
         """Replace the short object. A crash after the move leaves its lines in both places."""

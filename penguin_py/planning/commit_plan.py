@@ -73,7 +73,7 @@ def make_plan(
         adds=tuple(
             _adds(
                 taking.accepted,
-                _flat(after, fitting.partitions or ()),
+                columns_without(after, fitting.partitions or ()),
                 {} if table is None else table.properties,
             )
         ),
@@ -193,7 +193,7 @@ def _adds(
         yield Add(footer.entry, values, write(footer.metadata), footer.output_id)
 
 
-def _flat(schema: pa.Schema, partitions: Collection[str]) -> pa.Schema:
+def columns_without(schema: pa.Schema, partitions: Collection[str]) -> pa.Schema:
     """Return the columns with statistics: all but the partition columns."""
     return pa.schema([field for field in schema if field.name not in partitions])
 

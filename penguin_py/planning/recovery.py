@@ -14,7 +14,7 @@ from blizzard_core.checkpoint import document as checkpoint
 from blizzard_core.errors import StateError
 from blizzard_core.handover.groups import COMMITTERS_FOLDER
 from blizzard_core.log import get_logger
-from blizzard_core.storage.protocol import Entry, Storage, is_hidden
+from blizzard_core.storage.protocol import Entry, Storage, is_hidden, listed_below
 from blizzard_core.watermark.closed_partitions import raise_floors
 from blizzard_core.watermark.partition_time import lookback_floor
 from blizzard_core.watermark.progress import Progress
@@ -79,13 +79,14 @@ def ids_of_files(
 def _mirrors(storage: Storage) -> list[Memory]:
     suffix = mirror_path("").rpartition("/")[2]
     found = []
-    for page in storage.list_range(f"{COMMITTERS_FOLDER}/", f"{COMMITTERS_FOLDER}0"):
-        for path in [entry.path for entry in page.entries if entry.path.endswith(suffix)]:
-            try:
-                mirror = checkpoint.load(storage, path, mirror_from_json)
-            except StateError:
-                continue  # of another instance; its own start stops for it
-            found += [] if mirror is None else [mirror]
+    for entry in listed_below(storage, COMMITTERS_FOLDER):
+        if not entry.path.endswith(suffix):
+            continue
+        try:
+            mirror = checkpoint.load(storage, entry.path, mirror_from_json)
+        except StateError:
+            continue  # of another instance; its own start stops for it
+        found += [] if mirror is None else [mirror]
     return found
 
 

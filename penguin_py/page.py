@@ -1,4 +1,4 @@
-"""Providers of Penguin's status page (`blizzard_core.observability.page_providers`).
+"""Providers of Penguin's status page (`blizzard_core.observability.status`).
 
 They open stores of their own, so their requests never count as a sign of life of a loop.
 """
@@ -14,8 +14,8 @@ from blizzard_core.observability.background_cache import BackgroundCache, Cached
 from blizzard_core.observability.commits import CommitTail, commit_to_json
 from blizzard_core.observability.heartbeat import read_life, source_heartbeat
 from blizzard_core.observability.notices import Notice
-from blizzard_core.observability.page_providers import Command, PageProviders
 from blizzard_core.observability.peer_state import StateFiles, source_state_path
+from blizzard_core.observability.status import Command, PageProviders
 from blizzard_core.observability.stopped import source_notices
 from blizzard_core.redact import redacted_word
 from blizzard_core.settings.document import Config
@@ -59,7 +59,7 @@ class _SourceStates:
         files = self._files(name)
         store = files.storage
         names = dict(_saved(store, self._tables[name].source_ids))
-        documents = dict(files.look(names.values()))
+        documents = files.look(names.values())
         return [
             {
                 "name": source_id,
@@ -97,19 +97,13 @@ class _TableHistories:
         return CommitTail(open_storage(table.uri, table.storage_options))
 
 
-def table_commands(config: str, target: Mapping[str, Any]) -> list[Command]:
-    """Return commands for a table: first for its problems, then those that always help.
-
-    Pure.
-    """
-    return [Command(why, command) for why, command in _of_table(redacted_word(config), target)]
-
-
-def _of_table(config: str, target: Mapping[str, Any]) -> Iterator[tuple[str, str]]:
+def table_commands(config: str, target: Mapping[str, Any]) -> Iterator[Command]:
+    """Yield commands for a table: first for its problems, then those that always help. Pure."""
+    config = redacted_word(config)
     if target["pulse"]["kind"] == "ConfigError":
-        yield "Check the configuration", f"penguin validate {config}"
+        yield Command("Check the configuration", f"penguin validate {config}")
     if target["letters"]:
-        yield (
+        yield Command(
             "Once the table or the schema is mended: what ingesting again would do",
             f"blizzard replay {config} --refused --dry-run",
         )
@@ -117,10 +111,12 @@ def _of_table(config: str, target: Mapping[str, Any]) -> Iterator[tuple[str, str
     for source, group in target["groups"].items():
         if group.get("blocked") is not None:
             which = redacted_word(source)
-            yield (
+            yield Command(
                 f"What giving up the group of {source} that waits would do",
                 f"penguin discard {config} --table {table} --group {which} --dry-run",
             )
-    yield "Where every table is", f"penguin status {config}"
-    yield "What would be committed next, and what refused", f"penguin plan {config}"
-    yield "Whether its directory agrees with its log", f"penguin reconcile {config} --dry-run"
+    yield Command("Where every table is", f"penguin status {config}")
+    yield Command("What would be committed next, and what refused", f"penguin plan {config}")
+    yield Command(
+        "Whether its directory agrees with its log", f"penguin reconcile {config} --dry-run"
+    )

@@ -64,7 +64,7 @@ class CommitTail:
 
     def __init__(self, storage: Storage) -> None:
         self._storage = storage
-        self._read: dict[tuple[str, float], CommitSummary] = {}
+        self._read: dict[Entry, CommitSummary | None] = {}
 
     def look(self) -> list[CommitSummary]:
         """Return the newest `COMMITS_SHOWN` commits, the latest first. Raises `StorageError`."""
@@ -75,14 +75,11 @@ class CommitTail:
         )
         if hint and not entries:  # the hint is of a replaced log, or is wrong
             entries = deque(commit_entries(self._storage), maxlen=COMMITS_SHOWN)
-        known = {}
-        for entry in entries:
-            key = (entry.path, entry.modified)
-            found = self._read.get(key) or self._commit(entry)
-            if found is not None:
-                known[key] = found
-        self._read = known
-        return sorted(known.values(), key=lambda commit: -commit.version)
+        self._read = {
+            entry: self._read[entry] if entry in self._read else self._commit(entry)
+            for entry in reversed(entries)
+        }
+        return [commit for commit in self._read.values() if commit is not None]
 
     def _commit(self, entry: Entry) -> CommitSummary | None:
         try:

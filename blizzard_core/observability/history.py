@@ -5,8 +5,7 @@ Plain data without a clock, and not thread-safe: `Activity` holds the lock.
 
 from __future__ import annotations
 
-import heapq
-from collections import defaultdict
+from collections import Counter, defaultdict
 from collections.abc import Iterable, Mapping
 from typing import Any
 
@@ -75,31 +74,27 @@ class TimeBuckets:
 class WaitingFiles:
     """The number of waiting files and the time of the oldest one, in any order of completion.
 
-    It keeps modification times only: a heap of all waiting files and a heap of the finished ones.
-    Equal tops cancel out.
+    It keeps modification times only.
     """
 
     def __init__(self, modified: Iterable[float] = ()) -> None:
-        self._waiting = list(modified)
-        heapq.heapify(self._waiting)
-        self._done: list[float] = []
+        self._waiting = Counter(modified)
 
     def __len__(self) -> int:
-        return len(self._waiting) - len(self._done)
+        return self._waiting.total()
 
     def remove(self, modified: Iterable[float]) -> None:
-        """Remove finished files; times older than all waiting ones are ignored."""
+        """Remove finished files; unknown times are ignored."""
         for moment in modified:
-            heapq.heappush(self._done, moment)
-        while self._done and (not self._waiting or self._done[0] <= self._waiting[0]):
-            if self._waiting and self._done[0] == self._waiting[0]:
-                heapq.heappop(self._waiting)
-            heapq.heappop(self._done)
+            if self._waiting[moment] > 1:
+                self._waiting[moment] -= 1
+            else:
+                del self._waiting[moment]
 
     @property
     def oldest(self) -> float | None:
         """The modification time of the oldest file that waits, None if none does."""
-        return self._waiting[0] if len(self) > 0 else None
+        return min(self._waiting, default=None)
 
 
 class WaitingFolders:

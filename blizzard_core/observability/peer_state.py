@@ -8,7 +8,7 @@ short and has the same keys.
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterable
 from itertools import islice
 from typing import Any
 
@@ -38,14 +38,13 @@ class StateFiles:
         self.storage = storage
         self._read: dict[Entry, dict[str, Any]] = {}
 
-    def look(self, entries: Iterable[Entry]) -> Iterator[tuple[Entry, dict[str, Any]]]:
-        """Yield each entry with its summary, ``odd`` if unreadable. Raises `StorageError`."""
-        known = {}
-        for entry in entries:
-            document = self._read.get(entry)
-            known[entry] = self._document(entry) if document is None else document
-            yield entry, known[entry]
-        self._read = known
+    def look(self, entries: Iterable[Entry]) -> dict[Entry, dict[str, Any]]:
+        """Return the summary of each entry, ``odd`` if unreadable. Raises `StorageError`."""
+        self._read = {
+            entry: self._read[entry] if entry in self._read else self._document(entry)
+            for entry in entries
+        }
+        return self._read
 
     def _document(self, entry: Entry) -> dict[str, Any]:
         if entry.size > SHOWN_STATE_BYTES:
@@ -56,11 +55,9 @@ class StateFiles:
             return summarize_state({}, "is gone")
         except ValueError:
             return summarize_state({}, "is no JSON")
-        return (
-            summarize_state(document)
-            if isinstance(document, dict)
-            else summarize_state({}, "is no state")
-        )
+        if not isinstance(document, dict):
+            return summarize_state({}, "is no state")
+        return summarize_state(document)
 
 
 def summarize_state(document: dict[str, Any], odd: str = "") -> dict[str, Any]:

@@ -8,17 +8,18 @@ from __future__ import annotations
 
 import math
 import platform
-from collections.abc import Callable, Sequence
-from dataclasses import asdict
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from contextlib import ExitStack, contextmanager
+from dataclasses import asdict, dataclass
 from importlib.metadata import version
 from typing import Any, Protocol
 
 from blizzard_core.observability.activity import Activity
+from blizzard_core.observability.background_cache import BackgroundCache, CachedDocument
 from blizzard_core.observability.health import HealthReport, alive, ready
 from blizzard_core.observability.metrics import BUILD
 from blizzard_core.observability.notices import Notice, worst
 from blizzard_core.observability.page_file import page_id
-from blizzard_core.observability.page_providers import NO_PROVIDERS, PageProviders
 from blizzard_core.text import printable
 
 DISTRIBUTION = "blizzard-penguin"
@@ -35,6 +36,42 @@ _BRIEF_PEER_KEYS = (
     "blocked_groups",
     "odd",
 )
+
+
+@dataclass(frozen=True, slots=True)
+class Command:
+    """A complete command line that is safe to paste, and the reason to run it."""
+
+    why: str
+    command: str
+
+
+@dataclass(frozen=True, slots=True)
+class PageProviders:
+    """The optional parts of a status page; each daemon supplies what it has.
+
+    ``peer`` is the state that the other daemon saved for the same table, ``history`` a target's
+    past; both have names of targets as keys. They are read from the store, so they outlive every
+    process. ``story`` explains the file of a URI. ``notices`` derives notices from a target's
+    overview and its peer state; ``commands`` suggests commands for a target.
+    """
+
+    peer: BackgroundCache | None = None
+    history: BackgroundCache | None = None
+    story: BackgroundCache | None = None
+    notices: Callable[[Mapping[str, Any], CachedDocument], Sequence[Notice]] = (
+        lambda _brief, _peer: ()
+    )
+    commands: Callable[[Mapping[str, Any]], Iterable[Command]] = lambda _target: ()
+
+    @contextmanager
+    def open(self) -> Iterator[None]:
+        """Run the threads of the caches while the block runs."""
+        with ExitStack() as threads:
+            for cache in (self.peer, self.history, self.story):
+                if cache is not None:
+                    threads.enter_context(cache.working())
+            yield
 
 
 class Posts(Protocol):
@@ -59,7 +96,7 @@ class Panel:
         daemon: str,
         activities: Sequence[Activity],
         clock: Callable[[], float],
-        providers: PageProviders = NO_PROVIDERS,
+        providers: PageProviders = PageProviders(),
         penguin_page: str | None = None,
         posts: Posts | None = None,
     ) -> None:
@@ -99,7 +136,8 @@ class Panel:
         if found is None:
             return None
         document = self._add_peer(found.to_json(), whole=True)
-        return self._document([{**document, "commands": self.providers.commands_for(document)}])
+        commands = [asdict(command) for command in self.providers.commands(document)]
+        return self._document([{**document, "commands": commands}])
 
     def past(self, name: str) -> dict[str, Any] | None:
         """Return a target's history as far as it was read; None if there is none."""

@@ -1,4 +1,4 @@
-"""Providers of Blizzard's status page (`blizzard_core.observability.page_providers`).
+"""Providers of Blizzard's status page (`blizzard_core.observability.status`).
 
 Through stores of its own, so no answer to it counts as a sign of life of a loop.
 
@@ -17,8 +17,8 @@ from blizzard_core.observability.background_cache import BackgroundCache, Cached
 from blizzard_core.observability.heartbeat import read_life, table_heartbeat
 from blizzard_core.observability.metered_storage import metered
 from blizzard_core.observability.notices import Notice
-from blizzard_core.observability.page_providers import Command, PageProviders
 from blizzard_core.observability.peer_state import StateFiles
+from blizzard_core.observability.status import Command, PageProviders
 from blizzard_core.observability.stopped import BEHIND_SECS, committer_notices
 from blizzard_core.observability.token_bucket import TokenBucket
 from blizzard_core.redact import clean_text, redacted_word
@@ -173,7 +173,7 @@ class _CommitterStates:
     def __call__(self, name: str) -> list[dict[str, Any]]:
         files = self._files(name)
         sink = files.storage
-        states = files.look(committer_states(sink))
+        states = files.look(committer_states(sink)).items()
         return [
             {
                 "name": committer_of(entry),

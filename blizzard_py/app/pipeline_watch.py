@@ -56,7 +56,7 @@ class PipelineWatch:
             try:
                 committing += [
                     Committing(uri, committer_of(entry), entry.modified, committer)
-                    for entry, committer in files.look(committer_states(store))
+                    for entry, committer in files.look(committer_states(store)).items()
                 ]
             except BlizzardError as error:
                 errors.append(str(error))

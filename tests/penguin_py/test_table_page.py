@@ -93,7 +93,7 @@ def test_every_command_is_one_that_exists() -> None:
     target = activity.to_json()
     target["letters"] = [{}]
     target["pulse"]["kind"] = "ConfigError"
-    told = table_commands("/etc/a b.yaml", target)
+    told = list(table_commands("/etc/a b.yaml", target))
     assert sum("discard" in each.command for each in told) == 1
     for each in told:
         program, name, *words = shlex.split(each.command)

@@ -16,8 +16,7 @@ from blizzard_core.errors import AccessDenied, Unavailable
 from blizzard_core.observability.activity import FinishedBatch
 from blizzard_core.observability.background_cache import BackgroundCache
 from blizzard_core.observability.heartbeat import Life
-from blizzard_core.observability.page_providers import PageProviders
-from blizzard_core.observability.status import Panel
+from blizzard_core.observability.status import PageProviders, Panel
 from blizzard_core.observability.web import Server
 from blizzard_core.storage.clock import elapsed
 from blizzard_core.storage.protocol import Entry

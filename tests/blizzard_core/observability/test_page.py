@@ -16,8 +16,7 @@ from playwright.sync_api import Browser, Page, expect
 from blizzard_core.limits import STORY_CHARACTERS
 from blizzard_core.observability import other_page
 from blizzard_core.observability.background_cache import BackgroundCache
-from blizzard_core.observability.page_providers import Command, PageProviders
-from blizzard_core.observability.status import Panel
+from blizzard_core.observability.status import Command, PageProviders, Panel
 from blizzard_core.observability.status_page import ResponseCache
 from blizzard_core.observability.web import Server
 from blizzard_core.storage.clock import elapsed

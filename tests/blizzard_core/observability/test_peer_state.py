@@ -16,13 +16,11 @@ def test_a_state_file_is_read_again_only_once_it_has_changed() -> None:
     files = StateFiles(store)
     store.put_atomic("a", json.dumps({"txn_version": 4, "log": {"version": 9}}).encode())
     entry = Entry("a", 10, 1.0)
-    [(_, told)] = files.look([entry])
+    [told] = files.look([entry]).values()
     assert (told["commits"], told["version"]) == (4, 9)
     store.delete("a")
-    assert [said for _, said in files.look([entry])] == [told]
-    assert [said for _, said in files.look([Entry("a", 10, 2.0)])] == [
-        summarize_state({}, "is gone")
-    ]
+    assert list(files.look([entry]).values()) == [told]
+    assert list(files.look([Entry("a", 10, 2.0)]).values()) == [summarize_state({}, "is gone")]
 
 
 def test_a_state_file_that_is_too_large_is_not_read() -> None:
@@ -31,7 +29,7 @@ def test_a_state_file_that_is_too_large_is_not_read() -> None:
             raise AssertionError(path)
 
     large = Entry("a", SHOWN_STATE_BYTES + 1, 1.0)
-    assert list(StateFiles(Closed()).look([large])) == [
+    assert list(StateFiles(Closed()).look([large]).items()) == [
         (large, summarize_state({}, f"has {large.size:,} bytes, too many to look into"))
     ]
 

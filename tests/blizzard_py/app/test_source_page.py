@@ -20,8 +20,7 @@ from blizzard_core.observability import token_bucket
 from blizzard_core.observability.background_cache import BackgroundCache, CachedDocument
 from blizzard_core.observability.commits import CommitSummary
 from blizzard_core.observability.heartbeat import Life, table_heartbeat
-from blizzard_core.observability.page_providers import PageProviders
-from blizzard_core.observability.status import Panel
+from blizzard_core.observability.status import PageProviders, Panel
 from blizzard_core.redact import redacted
 from blizzard_core.storage.local import LocalStorage
 from blizzard_py.__main__ import main

@@ -90,7 +90,7 @@ def test_path_is_another_name_for_source_uri(tmp_path: Path) -> None:
 
 
 @pytest.mark.promise("G-111")
-def testplaces_have_one_spelling_behind_the_settings(
+def test_places_have_one_spelling_behind_the_settings(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.chdir(tmp_path)
@@ -166,8 +166,8 @@ def test_duplicate_key_is_reported_with_its_line(tmp_path: Path) -> None:
 
 
 @pytest.mark.parametrize("key", ["sources__main__source_uri", "sink__table_uri"])
-def test_an_emptyplace_is_not_where_the_daemon_runs(tmp_path: Path, key: str) -> None:
-    document = changed(**{f"{key}": "${PLACE}"})
+def test_an_empty_place_is_not_where_the_daemon_runs(tmp_path: Path, key: str) -> None:
+    document = changed(**{key: "${PLACE}"})
     [empty] = problems(tmp_path, document, PLACE="")
     assert empty.endswith(": is empty; name a place")
     [unset] = problems(tmp_path, document)
@@ -218,7 +218,7 @@ sink.table_uri: /data/raw/table
 
 
 @pytest.mark.parametrize(("changes", "said", "place"), cases(SHARED))
-def test_sharedplaces_are_conflicts(
+def test_shared_places_are_conflicts(
     tmp_path: Path, changes: dict[str, Any], said: str, place: str
 ) -> None:
     assert is_reported(problems(tmp_path, with_changes(GOOD, changes)), said, place)

@@ -18,8 +18,6 @@ from penguin_py.__main__ import main as penguin
 from tests.support.direct_engine import DirectEngine
 from tests.support.flat_settings import nested
 
-TIME = pa.timestamp("us", tz="UTC")
-
 
 class TableCheckHarness:
     """A folder of files, a table, and the configuration of both."""

@@ -27,7 +27,6 @@ from tests.support.promise_scenarios import letter_paths, polls, sweeps
 from tests.support.request_harness import RequestHarness, explained, ingest_files
 
 CHECKPOINT = "_blizzard/events_main_checkpoint.json"
-BACKUP = "_blizzard/events_main_checkpoint.json.epoch-1.bak"
 
 
 def test_a_moved_watermark_skips_or_repeats_and_reports_it() -> None:

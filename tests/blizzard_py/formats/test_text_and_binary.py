@@ -60,14 +60,6 @@ def rows_of(world: IngestJobHarness, report: Any) -> list[tuple[str, int, str]]:
     )
 
 
-def letter_of(document: dict[str, Any]) -> DeadLetter:
-    raw = document["raw"].encode() if "raw" in document else b"\xff"
-    return DeadLetter(
-        document["path"], document["error"], document["stage"], document["timestamp"],
-        line=document["line"], raw=raw,
-    )  # fmt: skip
-
-
 @pytest.mark.parametrize("attempt", [0, 1])
 @pytest.mark.parametrize("size", [0, 1 << 20])
 def test_each_line_is_a_row_with_its_number(

@@ -289,7 +289,6 @@ def typed(kind: pa.DataType, name: str = "id", **way: Any) -> bytes:
     return written(rows.set_column(at, name, rows.column(name).cast(kind)), **way)
 
 
-REQUIRED = pa.schema([pa.field("id", pa.int64(), nullable=False), *simple().schema][:1])
 YEAR_10000 = (253_402_300_800 * 10**6).to_bytes(8, "little")
 NEEDED = (FieldSpec("id", "int64", nullable=False), *SIMPLE[1:])
 NESTED = (FieldSpec("l", "list", nullable=True, children=specs(element="int64")),)

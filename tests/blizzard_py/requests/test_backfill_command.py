@@ -84,6 +84,7 @@ def test_a_range_comes_again_once_and_once_more_on_demand(scenario: Scenario) ->
         (("--assume-named",), "--assume-named goes with --replace"),
         (("--chunk", "1month"), "for tables and APIs"),
         (("--values", "a"), "for sources of work units"),
+        (("--save",), "--save"),
         (("--source", "other"), "there is no events/other; known: events/main"),
         (("--from", "z"), "sorts above --to"),
     ],

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import json
-from pathlib import Path
 
 import duckdb
 import pytest
@@ -166,14 +165,3 @@ def test_a_file_with_rejected_rows_is_replaced_when_discarded(
     assert scenario.ids() == [1, 2, 3, 4, 5, 11, 12, 13, 14, 106]
     dry = backfill(scenario, f"{DAY}/1.json.gz", f"{DAY}/1.json.gz", "--dry-run", "--json")
     assert json.loads(dry.stdout)["blocked"] == {}
-
-
-@pytest.mark.parametrize(
-    "wrong",
-    [["--replace", "--again"], ["--once-more"], ["--assume-named"], ["--save"]],
-)
-def test_options_that_do_not_go_together_are_refused(tmp_path: Path, wrong: list[str]) -> None:
-    scenario = Scenario(tmp_path, str(tmp_path))
-    names = ["--pipeline=events", "--source=main", "--from=a", "--to=b"]
-    done = CliRunner().invoke(blizzard, ["backfill", str(scenario.config), *names, *wrong])
-    assert done.exit_code == 2

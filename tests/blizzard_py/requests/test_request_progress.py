@@ -32,20 +32,10 @@ def waiting(*request_ids: str) -> Mapping[str, RequestState]:
     return requests
 
 
-def test_a_new_request_comes_last() -> None:
-    requests = waiting(B, A)
-    assert [(each, state.seq) for each, state in open_of(requests).items()] == [(B, 1), (A, 2)]
-
-
 def test_a_known_request_keeps_its_place() -> None:
     requests = with_state(waiting(B, A), B, "mark_units", "waiting", "configuration", 9.0)
     assert requests[B] == RequestState(1, "mark_units", "waiting", "configuration", 9.0)
     assert list(open_of(requests)) == [B, A]
-
-
-def test_a_place_is_free_only_behind_all_others() -> None:
-    requests = without(waiting(A, B), [A])
-    assert with_state(requests, C, "mark_units", "waiting", "", 0.0)[C].seq == 3
 
 
 @pytest.mark.parametrize("ended", get_args(Ended))
@@ -78,10 +68,6 @@ def test_only_what_is_not_over_is_open() -> None:
         *[False, False],
         *[True, True, True, True],
     ]
-
-
-def test_a_request_that_is_not_there_is_left_out_already() -> None:
-    assert list(without(waiting(A, B), [B, C])) == [A]
 
 
 @pytest.mark.parametrize("change", [{"seq": 0}, {"state": "lost"}, {"at": "now"}, {"more": 1}])

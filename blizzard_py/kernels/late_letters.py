@@ -1,18 +1,16 @@
-"""A task that finds late rows of a batch, and rows ahead of time, and writes dead letters for them.
+"""A task that writes dead letters for late rows of a batch, and for rows ahead of time.
 
 It reads only times and positions of the staged rows again. It decides by the same rule as the
 reader (`blizzard_py.kernels.lateness`), and takes the raw lines from the source files by their
 numbers. A letter has the form of a bad record's, with ``stage`` ``late`` or ``ahead``. For each
 file a task writes at most as many letters as for bad records. The last letter says how many more
-rows there are (``more``), and all are counted.
+rows there are (``more``).
 """
 
 from __future__ import annotations
 
-import dataclasses
 import datetime as dt
 import io
-import json
 from collections.abc import Iterator, Mapping
 from contextlib import closing
 from dataclasses import dataclass, field
@@ -41,7 +39,7 @@ _MICRO = 1_000_000
 class LatenessTask:
     """Some staged ``files`` of a batch, whose source files are those of the job.
 
-    Without ``keep`` late rows are only counted; rows ahead of time always get letters.
+    Without ``keep`` late rows get no letters; rows ahead of time always do.
     """
 
     index: int
@@ -50,31 +48,6 @@ class LatenessTask:
     rule: Rule
     limits: Limits
     keep: bool = True
-
-
-@dataclass(frozen=True, slots=True)
-class LatenessReport:
-    """The numbers of a task's rows that are late, ahead, and late for some windows."""
-
-    late: int = 0
-    ahead: int = 0
-    partly: int = 0
-    newest_us: int | None = None
-    letters: StagedBadRecords | None = None
-
-    def to_json(self) -> str:
-        """Return one line of ASCII."""
-        return json.dumps(dataclasses.asdict(self))
-
-    @classmethod
-    def from_json(cls, text: str) -> LatenessReport:
-        """Return the report of `to_json`."""
-        data = json.loads(text)
-        found = data.pop("letters")
-        letters = found and StagedBadRecords(
-            found["staged"], tuple((path, count) for path, count in found["files"])
-        )
-        return cls(**data, letters=letters)
 
 
 @dataclass(slots=True)
@@ -87,30 +60,20 @@ class _Wanted:
 
 def run_lateness_task(
     task: LatenessTask, source: Storage, sink: Storage, attempt_id: int
-) -> LatenessReport:
-    """Check the rows; ``attempt_id`` is unique among all writers to the staging directory.
+) -> StagedBadRecords | None:
+    """Write the letters, if any; ``attempt_id`` is unique among all writers to the directory.
 
     Raises `StorageError`, also if a source file cannot be read any more.
     """
     wanted: dict[str, _Wanted] = {}
     most = task.job.settings.tolerance.limits.letters
-    late = ahead = partly = 0
-    newest: int | None = None
     for batch in _staged(task, sink):
         times = times_of(batch.column(task.rule.column))
         found = split(task.rule, task.limits, times)
-        late += int(np.count_nonzero(found.late))
-        ahead += int(np.count_nonzero(found.ahead))
-        partly += found.partly
-        if found.on_time.any():
-            top = int(times[found.on_time].max())
-            newest = top if newest is None else max(newest, top)
         chosen = {"ahead": found.ahead} | ({"late": found.late} if task.keep else {})
         for kind, flags in chosen.items():
             _want(wanted, batch.filter(pa.array(flags)), kind, times[flags].tolist(), most)
-    return LatenessReport(
-        late, ahead, partly, newest, _lettered(task, wanted, source, sink, attempt_id)
-    )
+    return _lettered(task, wanted, source, sink, attempt_id) if wanted else None
 
 
 def _staged(task: LatenessTask, sink: Storage) -> Iterator[pa.RecordBatch]:
@@ -138,9 +101,7 @@ def _lettered(
     source: Storage,
     sink: Storage,
     attempt_id: int,
-) -> StagedBadRecords | None:
-    if not wanted:
-        return None
+) -> StagedBadRecords:
     # As in the rows: by the store's URI, however the configuration spells it.
     files = {source_file_text(source.uri, file.path): file for file in task.job.files}
     found = ((files.get(text) or _named(source, text), text) for text in wanted)

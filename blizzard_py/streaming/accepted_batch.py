@@ -10,7 +10,6 @@ from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING
 
 from blizzard_py.job import IngestResult, StagedBadRecords
-from blizzard_py.kernels.late_letters import LatenessReport
 from blizzard_py.kernels.lateness import Limits
 from blizzard_py.state.composite_state import qualify_letters
 from blizzard_py.state.event_times import merge_times
@@ -23,26 +22,24 @@ if TYPE_CHECKING:  # Spark is imported with the first batch, as the engine is
 
 @dataclass(frozen=True, slots=True)
 class AcceptedBatch:
-    """The outcomes of a batch's files, by source: the rows, and the result for their times.
+    """The outcomes of a batch's files, by source: rows, their times, letters of late ones.
 
-    ``tallies`` are of the same rows, ``present`` are the sources with files in it, and ``idle`` the
-    sources that are not waited for.
+    ``present`` are the sources with files in it, and ``idle`` those that are not waited for.
     """
 
     accepted: Mapping[str, IngestResult]
-    reports: Mapping[str, Sequence[LatenessReport]]
     tallies: Mapping[str, TimeTally]
+    letters: Mapping[str, Sequence[StagedBadRecords]]
     limits: Limits
     present: frozenset[str]
     idle: frozenset[str]
 
 
-def late_letters(found: Mapping[str, Sequence[LatenessReport]]) -> list[StagedBadRecords]:
+def late_letters(found: Mapping[str, Sequence[StagedBadRecords]]) -> Sequence[StagedBadRecords]:
     """Return the late letters of all sources, with qualified paths if there are several."""
-    letters = {n: [o.letters for o in each if o.letters is not None] for n, each in found.items()}
-    if len(letters) == 1:
-        return next(iter(letters.values()))
-    return [one for name, each in letters.items() for one in qualify_letters(each, name)]
+    if len(found) == 1:
+        return next(iter(found.values()))
+    return [one for name, each in found.items() for one in qualify_letters(each, name)]
 
 
 def operators_of(steps: Sequence[tuple[OperatorState, ...]]) -> tuple[OperatorState, ...]:
@@ -66,7 +63,7 @@ def batch_of(
     outputs: IngestResult,
 ) -> QueryBatch:
     """Return the history's entry for a batch; ``accepted`` is the joined report of all sources."""
-    found = [one for each in accepted_batch.reports.values() for one in each]
+    found = accepted_batch.tallies.values()
     operators = operators_of([one.operators for one in done.micro_batches])
     return QueryBatch(
         batch=number,
@@ -81,6 +78,6 @@ def batch_of(
         state_rows=sum(one.state_rows for one in operators),
         emitted_rows=sum(output.rows for output in outputs.outputs),
         micro_batches=len(done.micro_batches),
-        times=merge_times(each.times for each in accepted_batch.tallies.values()),
+        times=merge_times(one.times for one in found),
         operators=operators,
     )

@@ -1,12 +1,12 @@
-"""The jobs beside a query: one decides about files and records, one finds late rows.
+"""The jobs beside a query: one decides about files and records, one writes letters of late rows.
 
-The first runs before the query and keeps each row's position. The second runs only if the times of
-a batch allow for late rows.
+The first runs before the query and keeps each row's position.
 """
 
 from __future__ import annotations
 
 import functools
+import os
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import replace
 
@@ -17,8 +17,9 @@ from blizzard_core.storage.protocol import join
 from blizzard_py.engines.spark.job_secrets import attach_secrets, restore_secrets
 from blizzard_py.engines.spark.numbered_tasks import run_numbered
 from blizzard_py.engines.spark.worker import storage_of, task_context
-from blizzard_py.job import IngestJob, IngestSettings
-from blizzard_py.kernels.late_letters import LatenessReport, LatenessTask, run_lateness_task
+from blizzard_py.job import IngestJob, IngestSettings, StagedBadRecords
+from blizzard_py.kernels.late_letters import LatenessTask, run_lateness_task
+from blizzard_py.kernels.report import TaskReport, merged
 
 # The columns with a row's position, by which late rows become dead letters.
 PLACE: tuple[MetadataColumn, ...] = ("_source_file", "_source_line")
@@ -45,10 +46,10 @@ def make_decode_job(job: IngestJob) -> IngestJob:
     )
 
 
-def find_late_rows(
+def write_late_letters(
     spark: SparkSession, job: IngestJob, make: Callable[[IngestJob], Sequence[LatenessTask]]
-) -> list[LatenessReport]:
-    """Return each task's result; ``make`` makes the tasks from the job without secrets.
+) -> Sequence[StagedBadRecords]:
+    """Return the tasks' letters; ``make`` makes the tasks from the job without secrets.
 
     Raises what Spark raises.
     """
@@ -56,7 +57,7 @@ def find_late_rows(
         tasks = make(bare)
         run = functools.partial(_run, tasks)
         found = run_numbered(spark.sparkContext, run, len(tasks), len(tasks))
-    return [LatenessReport.from_json(text) for text in found]
+    return merged(map(TaskReport.from_json, found)).letters
 
 
 def _run(tasks: Sequence[LatenessTask], numbers: Iterable[int]) -> Iterator[str]:
@@ -64,4 +65,5 @@ def _run(tasks: Sequence[LatenessTask], numbers: Iterable[int]) -> Iterator[str]
     for number in numbers:
         task = restore_secrets(tasks[number])
         source, sink = storage_of(task.job.settings.source), storage_of(task.job.settings.sink)
-        yield run_lateness_task(task, source, sink, context.taskAttemptId()).to_json()
+        letters = run_lateness_task(task, source, sink, context.taskAttemptId())
+        yield TaskReport(number, os.getpid(), (), (), letters).to_json()

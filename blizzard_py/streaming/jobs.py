@@ -2,8 +2,8 @@
 
 1. *decode*: the engine's usual job, into unpublished staging, each row with its file and line. With
    several sources there is a job for each source with files.
-2. *find late rows*: rows that are late or ahead of time are counted and written as dead letters,
-   for each source by its own column. The job is skipped if there are none.
+2. *find late rows*: rows that are late or ahead of time are counted, for each source by its own
+   column, and a job writes dead letters for them. The job is skipped if there are none.
 3. *run the query*: the batch is offered to the running query, whose callbacks stage the outputs.
 4. *archive*: new files of the query's checkpoint directory become objects that the new state names.
    The caller saves it with the outputs: the one commit point.
@@ -31,8 +31,16 @@ from blizzard_core.log import get_logger
 from blizzard_core.settings.base import to_micros
 from blizzard_core.settings.event_time import EventTimeSettings
 from blizzard_py.ingest.jobs import Ingested, Jobs
-from blizzard_py.job import IngestJob, IngestResult, IngestSettings, JobFile, Place, StagedOutput
-from blizzard_py.kernels.late_letters import LatenessReport, LatenessTask
+from blizzard_py.job import (
+    IngestJob,
+    IngestResult,
+    IngestSettings,
+    JobFile,
+    Place,
+    StagedBadRecords,
+    StagedOutput,
+)
+from blizzard_py.kernels.late_letters import LatenessTask
 from blizzard_py.kernels.lateness import Limits, Rule, rules_of
 from blizzard_py.kernels.packing import pack, task_count
 from blizzard_py.kernels.report import merged
@@ -171,14 +179,14 @@ class StreamJobs(Jobs):
         if self._parts.activity is not None:
             for place, one in enumerate(done.micro_batches):
                 self._parts.activity.micro_batch("empty" if place else "rows", one.secs)
-        newest = newest_of(late.reports).values()
+        newest = newest_of(late.tallies).values()
         after = add_query_batch(
             known,
             batch,
             packs,
             judged_ms=done.judged_ms,
             max_event_time_ms=max(newest) // _MILLI if newest else None,
-            sources=sources_after(known, late.reports, late.present, late.idle, job.started_ts),
+            sources=sources_after(known, late.tallies, late.present, late.idle, job.started_ts),
         )
         running.at = after
         self._log.info(
@@ -188,7 +196,7 @@ class StreamJobs(Jobs):
             report,
             outputs=outputs.outputs,
             tasks=report.tasks + outputs.tasks,
-            letters=(*report.letters, *late_letters(late.reports)),
+            letters=(*report.letters, *late_letters(late.letters)),
         )
         return Ingested(result, after)
 
@@ -204,13 +212,13 @@ class StreamJobs(Jobs):
         ahead = round(started_ts * _MICRO) + to_micros(self._settings.advanced.max_ahead)
         limits = Limits(known.judged_ms, ahead)
         tallies = {n: self._tally(known, n, one.outputs, limits) for n, one in accepted.items()}
-        found = {
-            n: self._late_rows_of(running, each, accepted[n], limits, self._rules[n], tallies[n])
+        letters = {
+            n: self._late_letters_of(running, each, accepted[n], limits, self._rules[n], tallies[n])
             for n, each in jobs.items()
         }
         present = frozenset(name for name, each in jobs.items() if each.files)
         idle = idle_in(known, self._parts.branches, present, started_ts)
-        return AcceptedBatch(accepted, found, tallies, limits, present, idle)
+        return AcceptedBatch(accepted, tallies, letters, limits, present, idle)
 
     def _tally(
         self, known: StreamState, source: str, outputs: Sequence[StagedOutput], limits: Limits
@@ -226,7 +234,7 @@ class StreamJobs(Jobs):
             return IngestResult((), (), 0)
         return self._engine.ingest(make_decode_job(job))
 
-    def _late_rows_of(
+    def _late_letters_of(
         self,
         running: _Running,
         job: IngestJob,
@@ -234,18 +242,13 @@ class StreamJobs(Jobs):
         limits: Limits,
         rule: Rule,
         found: TimeTally,
-    ) -> list[LatenessReport]:
-        """Return counts and dead letters of rows that Spark does not get; no job without letters.
+    ) -> Sequence[StagedBadRecords]:
+        """Return dead letters of rows that Spark does not get; no job without letters."""
+        from blizzard_py.streaming.decode_job import write_late_letters  # noqa: PLC0415  # see above
 
-        At least one entry, unless no row was accepted.
-        """
-        from blizzard_py.streaming.decode_job import find_late_rows  # noqa: PLC0415  # see above
-
-        if not accepted.outputs:
-            return []
         keep = self._settings.advanced.late_rows == "quarantine"
         if not found.ahead and not (keep and found.late):
-            return [LatenessReport(found.late, 0, found.partly, found.newest_us)]
+            return ()
         packed = self._packed(running, accepted.outputs)
 
         def tasks(bare: IngestJob) -> list[LatenessTask]:
@@ -254,13 +257,13 @@ class StreamJobs(Jobs):
                 for index, files in enumerate(packed)
             ]
 
-        return find_late_rows(running.query.root, job, tasks)
+        return write_late_letters(running.query.root, job, tasks)
 
     def _run_query(
         self, running: _Running, known: StreamState, job: IngestJob, accepted: AcceptedBatch
     ) -> QueryResult:
         branches = self._parts.branches
-        ticks = ticks_of(known, branches, accepted.idle, newest_of(accepted.reports))
+        ticks = ticks_of(known, branches, accepted.idle, newest_of(accepted.tallies))
         shares = (
             SourceShare(
                 name,

@@ -14,7 +14,6 @@ from dataclasses import replace
 from blizzard_core.settings.event_time import Branch
 from blizzard_core.storage.protocol import join
 from blizzard_py.job import IngestJob, IngestResult
-from blizzard_py.kernels.late_letters import LatenessReport
 from blizzard_py.sources.context import SourceContext
 from blizzard_py.state.composite_state import (
     qualify_letters,
@@ -23,6 +22,7 @@ from blizzard_py.state.composite_state import (
     split_path,
 )
 from blizzard_py.state.stream_state import SourceStream, StreamState
+from blizzard_py.streaming.staged_times import TimeTally
 
 _MILLI, _MICRO = 1000, 1_000_000
 
@@ -125,18 +125,14 @@ def _times(known: StreamState, newest_us: Mapping[str, int], name: str) -> list[
     return times
 
 
-def newest_of(found: Mapping[str, Sequence[LatenessReport]]) -> dict[str, int]:
+def newest_of(found: Mapping[str, TimeTally]) -> dict[str, int]:
     """Return the newest time of each source's rows that are neither late nor ahead, if any."""
-    times = {
-        name: [one.newest_us for one in judged if one.newest_us is not None]
-        for name, judged in found.items()
-    }
-    return {name: max(some) for name, some in times.items() if some}
+    return {name: one.newest_us for name, one in found.items() if one.newest_us is not None}
 
 
 def sources_after(
     known: StreamState,
-    found: Mapping[str, Sequence[LatenessReport]],
+    found: Mapping[str, TimeTally],
     present: Collection[str],
     idle: Collection[str],
     started_ts: float,
@@ -146,7 +142,7 @@ def sources_after(
         return {}
     newest = newest_of(found)
     after: dict[str, SourceStream] = {}
-    for name, judged in found.items():
+    for name, one in found.items():
         own = known.sources.get(name, SourceStream(files_ts=started_ts))
         times = [own.max_event_time_ms] if own.max_event_time_ms is not None else []
         times += [newest[name] // _MILLI] if name in newest else []
@@ -154,8 +150,8 @@ def sources_after(
             max_event_time_ms=max(times, default=None),
             files_ts=started_ts if name in present else own.files_ts,
             idle=name in idle,
-            late_rows=own.late_rows + sum(one.late for one in judged),
-            partly_late_rows=own.partly_late_rows + sum(one.partly for one in judged),
-            ahead_rows=own.ahead_rows + sum(one.ahead for one in judged),
+            late_rows=own.late_rows + one.late,
+            partly_late_rows=own.partly_late_rows + one.partly,
+            ahead_rows=own.ahead_rows + one.ahead,
         )
     return after

@@ -21,9 +21,12 @@ from blizzard_py.job import (
     OutputLayout,
     Place,
     RowSchema,
+    StagedBadRecords,
+    StagedOutput,
 )
-from blizzard_py.kernels.late_letters import LatenessReport, LatenessTask, run_lateness_task
+from blizzard_py.kernels.late_letters import LatenessTask, run_lateness_task
 from blizzard_py.kernels.lateness import Limits, Rule
+from blizzard_py.streaming.staged_times import TimeTally, tally
 from tests.support.memory_store import MemoryStorage
 
 SECOND = 1_000_000
@@ -64,7 +67,7 @@ class LateLetterHarness:
         keep: bool = True,
         most: int = 100,
         uri: str = "mem://raw",
-    ) -> LatenessReport:
+    ) -> StagedBadRecords | None:
         settings = IngestSettings(
             source=Place(uri),
             sink=Place("mem://lake"),
@@ -75,14 +78,17 @@ class LateLetterHarness:
         job = IngestJob(settings, "staging", "", tuple(self.files), 1_700_000_000.0)
         limits = Limits(watermark_ms, ahead * SECOND)
         task = LatenessTask(0, job, tuple(self.staged), RULE, limits, keep=keep)
-        found = run_lateness_task(task, self.source, self.sink, 7)
-        assert LatenessReport.from_json(found.to_json()) == found
-        return found
+        return run_lateness_task(task, self.source, self.sink, 7)
 
-    def letters(self, found: LatenessReport) -> list[dict[str, Any]]:
-        if found.letters is None:
+    def tally(self, watermark_ms: int) -> TimeTally:
+        """The counts of the same rows, in the driver."""
+        outputs = [StagedOutput(one.path, "", 1, one.size, "") for one in self.staged]
+        return tally(self.sink, outputs, RULE, Limits(watermark_ms, 1000 * SECOND), None, 1)
+
+    def letters(self, found: StagedBadRecords | None) -> list[dict[str, Any]]:
+        if found is None:
             return []
-        return [json.loads(line) for line in self.sink.read(found.letters.staged).splitlines()]
+        return [json.loads(line) for line in self.sink.read(found.staged).splitlines()]
 
 
 def test_late_lines_are_dead_lettered_in_file_order() -> None:
@@ -91,8 +97,9 @@ def test_late_lines_are_dead_lettered_in_file_order() -> None:
     world.put("a.json.gz", gzip.compress(b'\xef\xbb\xbf{"n": 1}\r\n{"n": 2}'))
     world.stage((101, "b.json", 3), (140, "b.json", 1), (104, "a.json.gz", 2))
     world.stage((103, "a.json.gz", 1))
+    counted = world.tally(105_000)
+    assert (counted.late, counted.ahead, counted.newest_us) == (3, 0, 140 * SECOND)
     found = world.judge(105_000)
-    assert (found.late, found.ahead, found.newest_us) == (3, 0, 140 * SECOND)
     letters = world.letters(found)
     assert [(one["path"], one["line"], one["offset"], one["raw"]) for one in letters] == [
         ("mem://raw/a.json.gz", 1, 3, '{"n": 1}\r'),
@@ -100,8 +107,8 @@ def test_late_lines_are_dead_lettered_in_file_order() -> None:
         ("mem://raw/b.json", 3, 10, '{"n": 3}'),
     ]
     assert {one["stage"] for one in letters} == {"late"}
-    assert found.letters is not None
-    assert found.letters.files == (("a.json.gz", 2), ("b.json", 1))
+    assert found is not None
+    assert found.files == (("a.json.gz", 2), ("b.json", 1))
     assert letters[2]["error"] == (
         "ts 1970-01-01T00:01:41Z, waited for until 1970-01-01T00:01:45Z: late, the watermark was"
         " 1970-01-01T00:01:45Z"
@@ -120,13 +127,13 @@ def test_lines_behind_the_end_of_a_chunk_are_found() -> None:
         assert data[one["offset"] : one["offset"] + one["length"]].decode() == one["raw"]
 
 
-def test_counting_alone_writes_no_letter_but_of_rows_ahead() -> None:
+def test_without_letters_of_late_rows_those_ahead_have_some() -> None:
     world = LateLetterHarness()
     world.put("a.json", b'{"n": 1}\n{"n": 2}\n')
     world.stage((101, "a.json", 1), (2000, "a.json", 2))
-    found = world.judge(105_000, keep=False)
-    assert (found.late, found.ahead, found.newest_us) == (1, 1, None)
-    [letter] = world.letters(found)
+    counted = world.tally(105_000)
+    assert (counted.late, counted.ahead, counted.newest_us) == (1, 1, None)
+    [letter] = world.letters(world.judge(105_000, keep=False))
     assert (letter["stage"], letter["line"]) == ("ahead", 2)
 
 
@@ -136,8 +143,9 @@ def test_letters_of_a_file_are_limited_but_all_late_rows_count() -> None:
     world.put("b.json", b'{"n": 1}\n')
     world.stage(*((101, "a.json", line) for line in range(1, 8)), (102, "b.json", 1))
     world.stage((2000, "a.json", 8), (101, "a.json", 9))
+    counted = world.tally(105_000)
+    assert (counted.late, counted.ahead) == (9, 1)
     found = world.judge(105_000, most=3)
-    assert (found.late, found.ahead) == (9, 1)
     letters = world.letters(found)
     assert [(one["path"], one["line"], one.get("more")) for one in letters] == [
         ("mem://raw/a.json", 1, None),
@@ -146,8 +154,8 @@ def test_letters_of_a_file_are_limited_but_all_late_rows_count() -> None:
         ("mem://raw/b.json", 1, None),
     ]
     # Who merges the letters of all tasks goes by these numbers.
-    assert found.letters is not None
-    assert found.letters.files == (("a.json", 3), ("b.json", 1))
+    assert found is not None
+    assert found.files == (("a.json", 3), ("b.json", 1))
 
 
 def test_nothing_late_stages_nothing() -> None:
@@ -155,7 +163,7 @@ def test_nothing_late_stages_nothing() -> None:
     world.put("a.json", b"{}\n")
     world.stage((101, "a.json", 1))
     before = set(world.sink.objects)
-    assert world.judge(105_000 - 1).letters is None
+    assert world.judge(105_000 - 1) is None
     assert set(world.sink.objects) == before
 
 
@@ -186,12 +194,13 @@ def test_a_row_of_an_unknown_file_gets_a_letter_without_its_line() -> None:
     world = LateLetterHarness()
     world.put("a.json", b'{"n": 1}\n')
     world.stage((101, "a.json", 1), (102, "B.JSON", 7), (103, "B.JSON", 3), (2000, "B.JSON", 9))
+    counted = world.tally(105_000)
+    assert (counted.late, counted.ahead) == (3, 1)
     found = world.judge(105_000, most=2)
-    assert (found.late, found.ahead) == (3, 1)
     unknown, more, known = world.letters(found)
     assert (unknown["path"], unknown["line"], unknown["raw"]) == ("mem://raw/B.JSON", 7, "")
     assert "the batch has no file 'mem://raw/B.JSON'" in unknown["error"]
     assert (more["line"], more["stage"], more["more"]) == (9, "ahead", 1)
     assert known["raw"] == '{"n": 1}'
-    assert found.letters is not None
-    assert found.letters.files == (("B.JSON", 2), ("a.json", 1))
+    assert found is not None
+    assert found.files == (("B.JSON", 2), ("a.json", 1))

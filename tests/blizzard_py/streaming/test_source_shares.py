@@ -6,7 +6,6 @@ from dataclasses import replace
 
 from blizzard_core.settings.event_time import Branch
 from blizzard_py.job import FinishedFile, IngestResult, StagedBadRecords, UnexpectedField
-from blizzard_py.kernels.late_letters import LatenessReport
 from blizzard_py.state.stream_state import SourceStream, StreamState
 from blizzard_py.streaming.source_shares import (
     idle_in,
@@ -15,6 +14,7 @@ from blizzard_py.streaming.source_shares import (
     sources_after,
     ticks_of,
 )
+from blizzard_py.streaming.staged_times import TimeTally
 
 HOUR = 3_600_000_000
 WEB, APP, BUS = Branch("web", "ts", 10), Branch("app", "ts", 20, HOUR), Branch("bus", "ts", 0)
@@ -66,20 +66,16 @@ def test_advance_request_applies_to_all_sources() -> None:
 
 
 def test_sources_after_updates_each_source() -> None:
-    found = {
-        "app": [LatenessReport(late=1, newest_us=5_999)],
-        "web": [LatenessReport(ahead=2, newest_us=None)],
-    }
+    found = {"app": TimeTally(late=1, newest_us=5_999), "web": TimeTally(ahead=2)}
     first = sources_after(StreamState(query={}), found, ["app"], (), 50.0)
     assert first["app"] == SourceStream(max_event_time_ms=5, files_ts=50.0, late_rows=1)
     assert first["web"] == SourceStream(files_ts=50.0, ahead_rows=2)
-    later = sources_after(
-        replace(known(), sources=first), {"app": [], "web": []}, ["web"], {"app"}, 90.0
-    )
+    nothing = {"app": TimeTally(), "web": TimeTally()}
+    later = sources_after(replace(known(), sources=first), nothing, ["web"], {"app"}, 90.0)
     assert later["app"] == replace(first["app"], idle=True)
     assert later["web"] == replace(first["web"], files_ts=90.0)
     assert newest_of(found) == {"app": 5_999}
-    assert sources_after(StreamState(query={}), {"web": []}, ["web"], (), 1.0) == {}
+    assert sources_after(StreamState(query={}), {"web": TimeTally()}, ["web"], (), 1.0) == {}
 
 
 def test_joined_report_names_the_source_of_each_item() -> None:

@@ -231,33 +231,30 @@ def _without(data: Any, place: Key) -> Any:
 def _key_files(config: Config, variables: Mapping[str, str]) -> Iterator[str]:
     """Yield the names of key files, which the clients of stores read once."""
     yield from filter(None, map(variables.get, _KEY_FILE_VARIABLES))
-    for options in _storage_options(config):
-        yield from (value for name, value in options.items() if name.upper() in KEY_FILE_OPTIONS)
+    for name, options in _hidden_values(config):
+        if name.endswith("storage_options"):
+            yield from (file for key, file in options.items() if key.upper() in KEY_FILE_OPTIONS)
 
 
-def _storage_options(config: Config) -> Iterator[Mapping[str, str]]:
-    for pipeline in config.pipelines.values():
-        yield pipeline.sink.storage_options
-        yield pipeline.error_handling.dlq_options({})
-        for source in pipeline.sources.values():
-            yield source.storage_options
-    for connection in config.connections.values():
-        yield connection.storage_options
-    for table in config.tables.values():
-        yield table.storage_options
+def _hidden_values(block: BaseModel) -> Iterator[tuple[str, Any]]:
+    """Yield the values that may hold secrets, with their keys, also of the blocks within it."""
+    for name, field in type(block).model_fields.items():
+        value = getattr(block, name)
+        if value and not field.repr:
+            yield name, value
+        for inner in value.values() if isinstance(value, dict) else [value]:
+            if isinstance(inner, BaseModel):
+                yield from _hidden_values(inner)
 
 
 def _learn_secrets(config: Config) -> None:
     """Mask the secrets of the configuration in all later messages."""
-    redact.learn(config.spark.conf)
-    for options in _storage_options(config):
-        redact.learn(options)
-    for pipeline in config.pipelines.values():
-        for source in pipeline.file_sources.values():
-            if source.notifications is not None:
-                redact.learn_values([source.notifications.token])
+    for _, value in _hidden_values(config):
+        if isinstance(value, str):
+            redact.learn_values([value])
+        else:
+            redact.learn({key: each for key, each in value.items() if isinstance(each, str)})
     for connection in config.connections.values():
-        redact.learn(connection.options)
         redact.learn_values(connection.secret_values)
 
 

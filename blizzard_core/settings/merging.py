@@ -22,7 +22,6 @@ from blizzard_core.text import did_you_mean
 _NAMED = frozenset({"connections", "pipelines", "tables"})
 _ALL = "*"
 _SOURCES = ("pipelines", _ALL, "sources", _ALL)
-_ERRORS: Key = ("pipelines", _ALL, "error_handling")
 # What each block of `defaults` goes below.
 _DEFAULTS: Mapping[str, Key] = {
     "pipeline": ("pipelines", _ALL),
@@ -33,19 +32,15 @@ _DEFAULTS: Mapping[str, Key] = {
 _PATHS: Mapping[Key, tuple[str, ...]] = {
     _SOURCES: ("source_uri", "path"),
     (*_SOURCES, "format"): ("avro_schema",),
+    (*_SOURCES, "clean"): ("archive_uri",),
     ("pipelines", _ALL, "sink"): ("table_uri",),
-    (*_ERRORS, "advanced"): ("dlq_path",),
+    ("pipelines", _ALL, "keyed"): ("table_uri",),
+    ("pipelines", _ALL, "error_handling", "advanced"): ("dlq_path",),
     ("tables", _ALL): ("table_uri",),
     ("connections", _ALL): ("uri",),
+    ("global", "replicas"): ("uri",),
     (): ("lineage",),
 }
-_STORE_OPTIONS: tuple[Key, ...] = (
-    (*_SOURCES, "storage_options"),
-    ("pipelines", _ALL, "sink", "storage_options"),
-    ("tables", _ALL, "storage_options"),
-    ("connections", _ALL, "storage_options"),
-    (*_ERRORS, "advanced", "dlq_storage_options"),
-)
 _ALIASES = {"path": "source_uri"}
 # Options of stores that name a file with a key.
 KEY_FILE_OPTIONS = frozenset(
@@ -206,11 +201,10 @@ class _Merged:
             for block in _blocks(self.data, pattern):
                 for key in keys:
                     self._resolve(block, key)
-        for pattern in _STORE_OPTIONS:
-            for block in _blocks(self.data, pattern):
-                for key in block.values:
-                    if str(key).upper() in KEY_FILE_OPTIONS:
-                        self._resolve(block, key)
+        for block in _store_options(self.data):
+            for key in block.values:
+                if str(key).upper() in KEY_FILE_OPTIONS:
+                    self._resolve(block, key)
 
     def _resolve(self, block: _Block, key: Any) -> None:
         value = block.values.get(key)
@@ -230,7 +224,7 @@ def _spellings(block: _Block) -> set[Any]:
 
 
 def _spelled(name: Any, key: Key) -> Any:
-    if str(key[-1]).endswith("storage_options"):
+    if _are_store_options(key):
         return str(name).upper()
     return _ALIASES.get(name, name)
 
@@ -254,3 +248,17 @@ def _blocks(data: Any, pattern: Key, at: Key = ()) -> Iterator[_Block]:
     for name in list(data) if pattern[0] == _ALL else [pattern[0]]:
         if name in data:
             yield from _blocks(data[name], pattern[1:], (*at, str(name)))
+
+
+def _store_options(data: Any, at: Key = ()) -> Iterator[_Block]:
+    """Yield the options of stores, wherever they stand."""
+    if not isinstance(data, dict):
+        return
+    if at and _are_store_options(at):
+        yield _Block(at, data)
+    for name, value in data.items():
+        yield from _store_options(value, (*at, str(name)))
+
+
+def _are_store_options(key: Key) -> bool:
+    return str(key[-1]).endswith("storage_options")

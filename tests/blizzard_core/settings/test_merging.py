@@ -7,7 +7,9 @@ from collections.abc import Callable
 from pathlib import Path
 
 import pytest
+import yaml
 
+from blizzard_core import redact
 from blizzard_core.errors import ConfigError
 from blizzard_core.settings.document import Config
 from blizzard_core.settings.load import load_config
@@ -94,6 +96,37 @@ class TestRelativePaths:
             str(tmp_path / "key.json"),
             str(tmp_path / "token"),
         ]
+
+    def test_are_those_of_blocks_beside_the_sink(self, tmp_path: Path) -> None:
+        """Their options of stores are known as well: key files by place, secrets by value."""
+        account = {"storage_options": {"GOOGLE_SERVICE_ACCOUNT": "key.json"}}
+        secret = {"storage_options": {"AWS_SECRET_ACCESS_KEY": "not-for-a-log"}}
+        key = {"keys": ["id"], "sequence_by": ["id"]}
+        pipeline = {
+            "sources": {
+                "main": {"path": "raw", "clean": {"mode": "archive", "archive_uri": "old"}}
+            },
+            "sink": {"table_uri": "lake/a"},
+            "keyed": {"table_uri": "lake/k", **key, "advanced": account},
+            "schema": {"fields": [{"name": "id", "type": "int64", "nullable": False}]},
+        }
+        replicas = {"uri": "s3://b/leases", "advanced": secret}
+        document = {"pipelines": {"a": pipeline}, "global": {"replicas": replicas}}
+        path = written(tmp_path / "c.yaml", yaml.safe_dump(document))
+        try:
+            config = load_config(path, {})
+            assert redact.redacted("said not-for-a-log") == "said ***"
+        finally:
+            redact.forget()
+        found = config.pipelines["a"]
+        source = found.sources["main"].as_files
+        assert source is not None
+        assert source.clean is not None
+        assert found.keyed is not None
+        places = (source.clean.archive_uri, found.keyed.table_uri)
+        assert places == (f"{tmp_path}/old", f"{tmp_path}/lake/k")
+        key_file = {"GOOGLE_SERVICE_ACCOUNT": f"{tmp_path}/key.json"}
+        assert found.keyed.advanced.storage_options == key_file
 
     @pytest.mark.parametrize(
         ("uri", "text"), [("~/raw", "begins with ~"), ("s3:/raw", "write s3://bucket/path")]

@@ -25,7 +25,7 @@ from blizzard_py.commands.options import (
 
 if TYPE_CHECKING:
     from blizzard_py.edits.checkpoint_edit import Effect
-    from blizzard_py.edits.checkpoint_store import Unreadable, Version
+    from blizzard_py.edits.checkpoint_store import Version
 
 
 _SHOWN_FILES = 10
@@ -45,7 +45,7 @@ def log(config: Path, pipeline: str, source: str, as_json: bool) -> int:
     """
     from blizzard_py.app.configuration import load_config
     from blizzard_py.app.wiring import owner_context
-    from blizzard_py.edits.checkpoint_store import CheckpointStore, Unreadable
+    from blizzard_py.edits.checkpoint_store import CheckpointStore
 
     owner = owner_context(load_config(config), (pipeline, source))
     found = list(CheckpointStore(owner.stores.sink, owner.id).versions())
@@ -55,15 +55,13 @@ def log(config: Path, pipeline: str, source: str, as_json: bool) -> int:
     columns = ("version", "until (UTC)", "changed by", "why", "watermark", "files", "rows")
     print_table(columns, map(_line, found))
     for each in found:
-        if isinstance(each, Unreadable):
+        if each.error:
             click.echo(printable(f"{each.name} cannot be read: {each.error}"))
     return 0
 
 
-def _line(found: Version | Unreadable) -> list[str | None]:
-    from blizzard_py.edits.checkpoint_store import Unreadable
-
-    if isinstance(found, Unreadable):
+def _line(found: Version) -> list[str | None]:
+    if found.error:
         return [found.name, _moment(found.until), None, "cannot be read", None, None, None]
     return [
         found.name,
@@ -80,10 +78,8 @@ def _moment(seconds: float | None) -> str | None:
     return None if seconds is None else in_utc(seconds)
 
 
-def _version_json(found: Version | Unreadable) -> dict[str, object]:
-    from blizzard_py.edits.checkpoint_store import Unreadable
-
-    if isinstance(found, Unreadable):
+def _version_json(found: Version) -> dict[str, object]:
+    if found.error:
         return {
             "version": found.name,
             "path": found.path,

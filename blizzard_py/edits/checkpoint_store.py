@@ -14,7 +14,7 @@ again after a checkpoint was lost.
 from __future__ import annotations
 
 from collections.abc import Iterator
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
 from typing import Any
 
 from blizzard_core.checkpoint.document import parsed
@@ -28,7 +28,7 @@ from blizzard_core.errors import (
     StateError,
     Unavailable,
 )
-from blizzard_core.storage.protocol import Entry, Storage
+from blizzard_core.storage.protocol import Entry, Storage, listed
 from blizzard_py.edits.notes import Note, drop, note_of, write_note
 from blizzard_py.state.checkpoint_document import state_from_json, state_to_json
 from blizzard_py.state.checkpoint_file import with_journal_names
@@ -45,7 +45,10 @@ class EditRefused(BlizzardError):
 
 @dataclass(frozen=True, slots=True)
 class Stored:
-    """A checkpoint as it is in storage; without a file everything but ``state`` is None."""
+    """A checkpoint as it is in storage; without a file everything but ``state`` is None.
+
+    One that is no JSON has no ``document``; its ``state`` is unknown, too.
+    """
 
     state: SourceState
     raw: bytes | None = None
@@ -65,24 +68,18 @@ class Copy:
 
 @dataclass(frozen=True, slots=True)
 class Version:
-    """A checkpoint by its ``name``: it was the source's until ``until`` (None: it is)."""
+    """A checkpoint by its ``name``: it was the source's until ``until`` (None: it is).
+
+    With an ``error`` it cannot be restored, and its state is unknown.
+    """
 
     name: str
     path: str
     until: float | None
-    writer: Writer | None
-    state: SourceState
+    writer: Writer | None = None
+    state: SourceState = field(default_factory=SourceState)
     note: Note | None = None
-
-
-@dataclass(frozen=True, slots=True)
-class Unreadable:
-    """A version that cannot be restored, and the ``error``."""
-
-    name: str
-    path: str
-    until: float | None
-    error: str
+    error: str = ""
 
 
 class CheckpointStore:
@@ -96,13 +93,26 @@ class CheckpointStore:
 
     def load(self) -> Stored:
         """Return the checkpoint with the names in grace. Raises `StateError`, `StorageError`."""
+        seen = self.read()
+        if seen.raw is not None and seen.document is None:
+            parsed(seen.raw, self.where)  # says what is wrong with it
+        return replace(seen, state=with_journal_names(self._sink, self._id, seen.state))
+
+    def read(self) -> Stored:
+        """Return the checkpoint as it was saved, damaged or not.
+
+        Raises `StateError` for one that this release does not know, `StorageError`.
+        """
         try:
             raw, version = self._sink.read_versioned(self.path)
         except NotFound:
             return Stored(SourceState())
-        document = parsed(raw, self.where)
-        state = with_journal_names(self._sink, self._id, state_from_json(document, self.where))
-        return Stored(state, raw, version, writer_of(document, self.where), document)
+        try:
+            document = parsed(raw, self.where)
+        except StateError:
+            return Stored(SourceState(), raw, version)
+        state, writer = state_from_json(document, self.where), writer_of(document, self.where)
+        return Stored(state, raw, version, writer, document)
 
     def now(self) -> float:
         """Return the store's time in epoch seconds, of an object that is put for it and removed."""
@@ -144,16 +154,9 @@ class CheckpointStore:
     def copies(self) -> list[Copy]:
         """Return the copies, oldest first. Raises `StorageError`."""
         stem = f"{self.path}.epoch-"
-        try:
-            entries = [
-                entry
-                for page in self._sink.list_range(stem, f"{stem}\U0010ffff")
-                for entry in page.entries
-                if entry.path.endswith(".bak")
-            ]
-        except NotFound:
-            return []
-        return sorted(map(self._with_note, entries), key=_order)
+        entries = listed(self._sink, stem, f"{stem}\U0010ffff")
+        backups = (entry for entry in entries if entry.path.endswith(".bak"))
+        return sorted(map(self._with_note, backups), key=_order)
 
     def _with_note(self, entry: Entry) -> Copy:
         try:
@@ -190,22 +193,20 @@ class CheckpointStore:
             else:
                 return copy
 
-    def versions(self) -> Iterator[Version | Unreadable]:
+    def versions(self) -> Iterator[Version]:
         """Yield the newest first, beginning with the checkpoint as it is. Raises `StorageError`.
 
-        A damaged version is yielded as unreadable; the others are not affected.
+        A damaged version is yielded with its error; the others are not affected.
         """
         yield self._version(NOW, self.path, None)
         for each in reversed(self.copies()):
             path, until = each.entry.path, each.entry.modified
             name = path.removeprefix(f"{self.path}.").removesuffix(".bak")
             found = self._version(name, path, until)
-            if isinstance(found, Version) and each.error:
-                # Without the note it is unknown what was published by then.
-                found = Unreadable(name, path, until, each.error)
-            yield replace(found, note=each.note) if isinstance(found, Version) else found
+            # Without the note it is unknown what was published by then.
+            yield replace(found, note=each.note, error=found.error or each.error)
 
-    def _version(self, name: str, path: str, until: float | None) -> Version | Unreadable:
+    def _version(self, name: str, path: str, until: float | None) -> Version:
         where = f"{self._sink.uri}/{path}"
         try:
             if until is None:
@@ -216,9 +217,9 @@ class CheckpointStore:
                 name, path, until, writer_of(document, where), state_from_json(document, where)
             )
         except StateError as error:
-            return Unreadable(name, path, until, str(error))
+            return Version(name, path, until, error=str(error))
         except NotFound:
-            return Unreadable(name, path, until, f"{where}: was removed meanwhile")
+            return Version(name, path, until, error=f"{where}: was removed meanwhile")
 
     def version(self, name: str) -> Version:
         """Return that version. Raises `EditRefused` if there is none, or it cannot be read."""
@@ -227,7 +228,7 @@ class CheckpointStore:
             known.append(found.name)
             if found.name != name:
                 continue
-            if isinstance(found, Unreadable):
+            if found.error:
                 raise EditRefused(f"{name} cannot be read: {found.error}")
             return found
         raise EditRefused(f"there is no version {name!r}; there are: {', '.join(known)}")

@@ -11,10 +11,10 @@ import getpass
 import json
 import socket
 from dataclasses import asdict, dataclass
+from functools import partial
 
 from blizzard_core.checkpoint.decode import decode_document
-from blizzard_core.checkpoint.document import parsed
-from blizzard_core.errors import NotFound
+from blizzard_core.checkpoint.document import load
 from blizzard_core.storage.protocol import Storage
 
 _SUFFIX = ".note.json"
@@ -49,12 +49,7 @@ def write_note(sink: Storage, backup: str, note: Note) -> None:
 
 def note_of(sink: Storage, backup: str) -> Note | None:
     """Return the note of a copy; None without one. Raises `StateError`."""
-    where = f"{sink.uri}/{backup}{_SUFFIX}"
-    try:
-        raw = sink.read(f"{backup}{_SUFFIX}")
-    except NotFound:
-        return None
-    return decode_document(Note, parsed(raw, where), where)
+    return load(sink, f"{backup}{_SUFFIX}", partial(decode_document, Note))
 
 
 def drop(sink: Storage, backup: str) -> None:

@@ -36,7 +36,7 @@ from typing import Any
 
 from blizzard_core.checkpoint import document as checkpoint
 from blizzard_core.checkpoint.fenced_writer import FencedFile, writer_of
-from blizzard_core.errors import FencedError, NotFound
+from blizzard_core.errors import FencedError
 from blizzard_core.storage.opening import normalize_uri
 from blizzard_py.edits.renamed_documents import (
     RenameRefused,
@@ -334,12 +334,7 @@ class Rename:
         )
 
     def _document(self, source_id: str) -> dict[str, Any] | None:
-        try:
-            raw = self._sink.read(checkpoint_path(source_id))
-        except NotFound:
-            return None
-        document: dict[str, Any] = checkpoint.parsed(raw, self._where(source_id))
-        return document
+        return checkpoint.load(self._sink, checkpoint_path(source_id), lambda found, _: found)
 
     def _identity_of(self, source_id: str, document: Mapping[str, Any]) -> Identity:
         """Return the identity of the state under the new id."""

@@ -36,10 +36,8 @@ from __future__ import annotations
 
 from collections.abc import Iterable
 
-from blizzard_core.checkpoint import document as checkpoint
 from blizzard_core.checkpoint.digests import SUFFIX
-from blizzard_core.checkpoint.fenced_writer import writer_of
-from blizzard_core.errors import NotFound, StateError
+from blizzard_core.errors import NotFound
 from blizzard_core.storage.protocol import order_key
 from blizzard_core.watermark.partition_time import lookback_floor
 from blizzard_core.watermark.paths import partition_key
@@ -49,7 +47,6 @@ from blizzard_py.edits.checkpoint_store import CheckpointStore, EditRefused, Sto
 from blizzard_py.edits.notes import Note, current_user
 from blizzard_py.edits.rebuild.assemble import KnownFiles, rebuilt_state
 from blizzard_py.edits.rebuild.decide import (
-    FoundCheckpoint,
     Frame,
     Rebuilt,
     bound_of,
@@ -78,11 +75,10 @@ from blizzard_py.sources.files.listing import listing_of
 from blizzard_py.sources.shared_files import check_ranges
 from blizzard_py.sources.stale import World, world_of
 from blizzard_py.state.batch import Batch
-from blizzard_py.state.checkpoint_document import state_from_json
 from blizzard_py.state.checkpoint_file import check_identity
 from blizzard_py.state.composite_state import with_source
 from blizzard_py.state.fence_record import FenceRecord
-from blizzard_py.state.source_state import SourceState, checkpoint_path
+from blizzard_py.state.source_state import SourceState
 from blizzard_py.state.stream_query import check_query
 
 
@@ -94,8 +90,7 @@ class Rebuild:
         self._parts = parts
         self._whose = whose or parts.source_name
         self._sink = parts.stores.sink
-        self._path = checkpoint_path(parts.id)
-        self._where = f"{self._sink.uri}/{self._path}"
+        self._store = CheckpointStore(self._sink, parts.id)
         self._accepts = accepts_file(parts.files)
         self._can_count = can_count(parts.files)
 
@@ -111,12 +106,13 @@ class Rebuild:
                 " it has none of its own to be made again"
             )
         found = self._found()
+        saved = None if found.document is None else found.state
         if self._parts.event_time is not None:
-            world = world_of(self._parts, found.state)
+            world = world_of(self._parts, saved)
             return rebuild_query(self._parts, found, world, done_before, self._whose)
-        evidence = Evidence(self._parts, found.state)
+        evidence = Evidence(self._parts, saved)
         record = evidence.world.record or FenceRecord()
-        check_record(self._parts, record, is_lost=found.state is None)
+        check_record(self._parts, record, is_lost=saved is None)
         if found.raw is None and done_before is None and not evidence.is_any:
             self._check_name(evidence.world)
         # In the past of the store rather than by a machine's clock: a lookback that begins too
@@ -147,13 +143,12 @@ class Rebuild:
             for each in batches
             if each.judgement != "done" and not _is_request_restarted(each.batch)
         )
-        old = None if found.state is None else without_requested(found.state)
+        old = None if saved is None else without_requested(saved)
         known = self._known(evidence, flying, old or SourceState(), done_before)
         state = self._state(old, evidence, known, flying, now)
         check_ranges(self._parts, state, now, is_new=True)
-        writer = None if found.document is None else writer_of(found.document, self._where)
-        highest = max(evidence.epochs(), record.epoch, 0 if writer is None else writer.epoch)
-        epoch = highest + 1
+        written = 0 if found.writer is None else found.writer.epoch
+        epoch = max(evidence.epochs(), record.epoch, written) + 1
         return Rebuilt(
             found,
             state,
@@ -184,14 +179,10 @@ class Rebuild:
 
         Raises `EditRefused` if a checkpoint has changed meanwhile.
         """
-        found, state = rebuilt.checkpoint, self._with_segments(rebuilt)
+        state = self._with_segments(rebuilt)
+        note = Note(current_user(), self._parts.clock(), "rebuilt")
         try:
-            copy = CheckpointStore(self._sink, self._parts.id).swap(
-                Stored(SourceState(), found.raw, found.version),
-                state,
-                rebuilt.epoch,
-                Note(current_user(), self._parts.clock(), "rebuilt"),
-            )
+            copy = self._store.swap(rebuilt.checkpoint, state, rebuilt.epoch, note)
         except EditRefused:
             if rebuilt.by_operator:
                 # The next plan would take their names for evidence, and tell nobody of them.
@@ -207,7 +198,7 @@ class Rebuild:
         """Remove the segments that were written for a state that does not count."""
         planned = {p.source_name: own for p, own in members_of(self._parts, rebuilt.state)}
         try:
-            there = self._sink.read(self._path)
+            there = self._sink.read(self._store.path)
         except NotFound:
             there = b""
         for parts, own in members_of(self._parts, state):
@@ -225,7 +216,7 @@ class Rebuild:
         If the checkpoint is stale, a daemon with a newer one may still remove segments that it
         has replaced, even after it was fenced.
         """
-        state, old = rebuilt.state, rebuilt.checkpoint.state or SourceState()
+        state, old = rebuilt.state, rebuilt.checkpoint.state
         after = {parts.source_name: own for parts, own in members_of(self._parts, state)}
         for parts, before in members_of(self._parts, old):
             said = paths_of(self._parts, parts, rebuilt.by_operator)
@@ -239,24 +230,18 @@ class Rebuild:
             state = with_source(state, parts.source_name, own) if self._parts.members else own
         return state
 
-    def _found(self) -> FoundCheckpoint:
-        try:
-            raw, version = self._sink.read_versioned(self._path)
-        except NotFound:
-            return FoundCheckpoint()
-        try:
-            document = checkpoint.parsed(raw, self._where)
-        except StateError:  # damaged: that is what a rebuild is for
-            return FoundCheckpoint(raw, version)
-        state = state_from_json(document, self._where)
-        for parts, own in members_of(self._parts, state):
-            check_identity(own, parts.identity, parts.source.id, self._where)
-            check_tracking(own, parts.files, self._where)
+    def _found(self) -> Stored:
+        found, where = self._store.read(), self._store.where
+        if found.document is None:  # lost or damaged: that is what a rebuild is for
+            return found
+        for parts, own in members_of(self._parts, found.state):
+            check_identity(own, parts.identity, parts.source.id, where)
+            check_tracking(own, parts.files, where)
             # No daemon would go on with another depth, wherever the checkpoint came from.
-            starting_point(own, parts.files, parts.clock(), self._where)
+            starting_point(own, parts.files, parts.clock(), where)
         # What a query remembers is not to be made again from names, whoever asks for none by now.
-        check_query(state, self._parts.query_fingerprint, self._where)
-        return FoundCheckpoint(raw, version, document, state)
+        check_query(found.state, self._parts.query_fingerprint, where)
+        return found
 
     def _known(
         self,

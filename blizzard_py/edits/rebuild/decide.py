@@ -9,7 +9,7 @@ from __future__ import annotations
 from collections import defaultdict
 from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
-from typing import Any, Literal
+from typing import Literal
 
 from blizzard_core.storage.protocol import Entry, order_key
 from blizzard_core.text import in_utc
@@ -23,6 +23,7 @@ from blizzard_core.watermark.progress import (
     lowest_of,
 )
 from blizzard_core.watermark.scan import FLAT_KEYS
+from blizzard_py.edits.checkpoint_store import Stored
 from blizzard_py.job import ROWS_UNKNOWN, FinishedFile
 from blizzard_py.requests.codec import RequestInvalid
 from blizzard_py.requests.mailbox import Mailbox
@@ -272,16 +273,6 @@ def _dead_lettered(file: FinishedFile, why: str) -> FinishedFile:
 
 
 @dataclass(frozen=True, slots=True)
-class FoundCheckpoint:
-    """The checkpoint object that is there now, if any; ``state`` if it can be understood."""
-
-    raw: bytes | None = None
-    version: str | None = None
-    document: Any = None
-    state: SourceState | None = None
-
-
-@dataclass(frozen=True, slots=True)
 class Rebuilt:
     """A checkpoint made again, not yet written.
 
@@ -292,7 +283,7 @@ class Rebuilt:
     ``unknown`` are files that count as done although nobody knows whether their rows are in.
     """
 
-    checkpoint: FoundCheckpoint
+    checkpoint: Stored
     state: SourceState
     epoch: int
     listed: int

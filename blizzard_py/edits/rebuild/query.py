@@ -16,12 +16,10 @@ from __future__ import annotations
 from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass
 
-from blizzard_core.checkpoint.fenced_writer import writer_of
 from blizzard_core.storage.protocol import order_key
 from blizzard_core.watermark.progress import is_new
-from blizzard_py.edits.checkpoint_store import EditRefused
+from blizzard_py.edits.checkpoint_store import EditRefused, Stored
 from blizzard_py.edits.rebuild.decide import (
-    FoundCheckpoint,
     Rebuilt,
     bound_of,
     unrecorded_paths,
@@ -62,7 +60,7 @@ def members_of(
 
 
 def rebuild_query(
-    parts: SourceContext, found: FoundCheckpoint, world: World, done_before: str | None, whose: str
+    parts: SourceContext, found: Stored, world: World, done_before: str | None, whose: str
 ) -> Rebuilt:
     """Return a query's checkpoint with the data that it needs. Writes nothing.
 
@@ -70,7 +68,7 @@ def rebuild_query(
     if the evidence is not sufficient, or if there is nothing to keep; `StateError`, `StorageError`.
     """
     state = found.state
-    if state is None:
+    if found.document is None:
         damaged = "is gone" if found.raw is None else "is damaged"
         raise EditRefused(f"{parts.name}: the checkpoint {damaged}. {NO_OTHER_WAY}")
     newer = newer_work(state, parts, world)
@@ -99,12 +97,11 @@ def rebuild_query(
         return [qualify_path(name, path) if parts.members else path for path in paths]
 
     said = tuple(path for name, one in mends.items() for path in named(name, one.by_operator))
-    writer = writer_of(found.document, parts.name)
     record = world.record or FenceRecord()
     return Rebuilt(
         found,
         whole,
-        max(record.epoch, 0 if writer is None else writer.epoch) + 1,
+        max(record.epoch, 0 if found.writer is None else found.writer.epoch) + 1,
         sum(one.listed for one in mends.values()),
         sum(one.processed for one in mends.values()),
         said,

@@ -8,13 +8,11 @@ from dataclasses import dataclass
 
 from blizzard_core.errors import NotFound
 from blizzard_core.storage.protocol import Storage
-from blizzard_py.dead_letters.reader import DeadLetterObject
+from blizzard_py.dead_letters.reader import DeadLetterObject, letter_lines
 
 # Beyond that it is said that there are more: each object is read, and costs a request.
 OBJECTS_COUNTED = 10_000
 BYTES_COUNTED = 64 << 20
-
-_BLOCK_BYTES = 256 << 10
 
 
 @dataclass(frozen=True, slots=True)
@@ -47,17 +45,14 @@ def counted(dlq: Storage, found: Iterable[DeadLetterObject]) -> Counted:
 
 
 def lines_of(dlq: Storage, found: DeadLetterObject) -> int:
-    """Count the letters of one object; only a block of it is in memory at a time."""
-    lines = 0
-    blank = True
+    """Count the letters of one object; a block of it is in memory at a time."""
+    lines, blank = 0, True
     try:
         with closing(dlq.open_input(found.path)) as stream:
-            while block := stream.read(_BLOCK_BYTES):
-                *whole, rest = block.split(b"\n")
-                for line in whole:
-                    lines += not (blank and not line.strip())
-                    blank = True
-                blank = blank and not rest.strip()
+            for piece in letter_lines(stream):
+                blank = blank and not piece.strip()
+                if piece.endswith(b"\n"):
+                    lines, blank = lines + (not blank), True
     except NotFound:  # put away meanwhile
         return 0
     return lines + (not blank)

@@ -25,9 +25,9 @@ from contextlib import closing
 from dataclasses import dataclass, field
 from typing import Any, BinaryIO, Literal
 
-from blizzard_core.errors import BlizzardError, NotFound
+from blizzard_core.errors import BlizzardError
 from blizzard_core.limits import LETTER_BYTES
-from blizzard_core.storage.protocol import Entry, Storage, join
+from blizzard_core.storage.protocol import Entry, Storage, join, listed
 from blizzard_core.text import json_value
 from blizzard_py.state.source_state import REPLAYED_FOLDER
 
@@ -108,14 +108,10 @@ def objects(dlq: Storage, source_id: str, *, replayed: bool = False) -> Iterator
     # "0" follows "/". What is put away may be much more than what is open.
     ranges = [(root, away), (f"{away[:-1]}0", f"{source_id}0")]
     for after, until in [(root, f"{source_id}0")] if replayed else ranges:
-        try:
-            for page in dlq.list_range(after, until):
-                for entry in page.entries:
-                    found = _object(entry, root)
-                    if found is not None:
-                        yield found
-        except NotFound:
-            return
+        for entry in listed(dlq, after, until):
+            found = _object(entry, root)
+            if found is not None:
+                yield found
 
 
 def _object(entry: Entry, root: str) -> DeadLetterObject | None:
@@ -143,8 +139,8 @@ def read(dlq: Storage, found: DeadLetterObject) -> Iterator[DeadLetter]:
     """Yield the letters of an object. Raises `UnreadableDeadLetter`, `StorageError`."""
     where = f"{dlq.uri}/{found.path}"
     with closing(dlq.open_input(found.path)) as stream:
-        for number, line in enumerate(_lines(stream), 1):
-            if line is None:
+        for number, line in enumerate(letter_lines(stream), 1):
+            if len(line) > LETTER_BYTES and not line.endswith(b"\n"):
                 raise UnreadableDeadLetter(f"{where}: line {number} is too long to be a letter")
             if line.strip():
                 try:
@@ -164,7 +160,11 @@ def _letter(document: dict[str, Any], kind: Kind) -> DeadLetter:
         kept, count = document.get("kept") is True, int(document.get("retry_count", 0))
         return DeadLetter(uri, error, stage, timestamp, kept=kept, retry_count=count)
     encoded = document.get("raw_base64")
-    raw = _text(document, "raw").encode() if encoded is None else _unpacked(encoded)
+    raw = (
+        _text(document, "raw").encode()
+        if encoded is None
+        else base64.b64decode(encoded, validate=True)
+    )
     return DeadLetter(
         uri,
         error,
@@ -187,21 +187,15 @@ def _text(document: dict[str, Any], key: str) -> str:
     return found
 
 
-def _unpacked(encoded: Any) -> bytes:
-    return base64.b64decode(encoded, validate=True)
-
-
-def _lines(stream: BinaryIO) -> Iterator[bytes | None]:
-    """Lines without their ends; None for one longer than a letter can be."""
+def letter_lines(stream: BinaryIO) -> Iterator[bytes]:
+    """Yield lines with their ends; a line that is too long for a letter comes in pieces."""
     held = b""
-    skipping = False
     while block := stream.read(_BLOCK_BYTES):
-        *whole, rest = (held + block).split(b"\n")
+        *whole, held = (held + block).split(b"\n")
         for line in whole:
-            yield None if skipping else line
-            skipping = False
-        if len(rest) > LETTER_BYTES:
-            skipping, rest = True, b""
-        held = rest
-    if held or skipping:
-        yield None if skipping else held
+            yield line + b"\n"
+        if len(held) > LETTER_BYTES:
+            yield held
+            held = b""
+    if held:
+        yield held

@@ -10,10 +10,10 @@ from __future__ import annotations
 
 import json
 from dataclasses import asdict
+from functools import partial
 
 from blizzard_core.checkpoint.decode import decode_document
-from blizzard_core.checkpoint.document import parsed
-from blizzard_core.errors import NotFound
+from blizzard_core.checkpoint.document import load
 from blizzard_core.storage.protocol import Storage, join, listed
 from blizzard_py.state.source_state import Closing
 
@@ -31,13 +31,7 @@ def reason_of(dlq: Storage, source_id: str, letter_id: str) -> Closing | None:
 
     Raises `StateError`, `StorageError`.
     """
-    path = _path(source_id, letter_id)
-    try:
-        raw = dlq.read(path)
-    except NotFound:
-        return None
-    where = f"{dlq.uri}/{path}"
-    return decode_document(Closing, parsed(raw, where), where)
+    return load(dlq, _path(source_id, letter_id), partial(decode_document, Closing))
 
 
 def closed_ids(dlq: Storage, source_id: str) -> frozenset[str]:

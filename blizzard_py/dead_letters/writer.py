@@ -20,22 +20,19 @@ batch, and a daemon that was replaced before it could commit leaves none.
 
 from __future__ import annotations
 
-import contextlib
 import datetime as dt
 import json
 import uuid
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import ExitStack, closing
-from typing import BinaryIO
 
-from blizzard_core.errors import BlizzardError, NotFound, StateError
+from blizzard_core.errors import BlizzardError, StateError
 from blizzard_core.storage.failures import wrap_error
-from blizzard_core.storage.protocol import Storage, join, order_key
+from blizzard_core.storage.protocol import Storage, join, listed, order_key
+from blizzard_py.dead_letters.reader import letter_lines
 from blizzard_py.job import StagedBadRecords
 from blizzard_py.state.batch import Batch
 from blizzard_py.state.source_state import REPLAYED_FOLDER, Retry
-
-_READ_BYTES = 256 << 10
 
 
 class DeadLetterWriter:
@@ -110,11 +107,9 @@ class DeadLetterWriter:
     def tidy(self, batch: Batch) -> None:
         """Remove what a crash left of copying the batch's records."""
         stem = join(self._source_id, f"{batch.batch}.records.")
-        with contextlib.suppress(NotFound):  # a local queue that nothing was written to
-            for page in self._storage.list_range(stem, f"{stem}\U0010ffff"):
-                for entry in page.entries:
-                    if entry.path.endswith(".tmp"):
-                        self._storage.delete(entry.path)
+        for entry in listed(self._storage, stem, f"{stem}\U0010ffff"):
+            if entry.path.endswith(".tmp"):
+                self._storage.delete(entry.path)
 
     def _require_stored(self, path: str, name: str) -> None:
         away = join(self._source_id, REPLAYED_FOLDER, f"{name}.ndjson")
@@ -147,9 +142,5 @@ def _in_path_order(
 
 def _lines(storage: Storage, path: str, stack: ExitStack) -> Iterator[bytes]:
     """Yield the object's lines; it is opened with the first."""
-    stream: BinaryIO = stack.enter_context(closing(storage.open_input(path)))
-    rest = b""
-    while block := stream.read(_READ_BYTES):
-        *lines, rest = (rest + block).split(b"\n")
-        for line in lines:
-            yield line + b"\n"
+    stream = stack.enter_context(closing(storage.open_input(path)))
+    yield from (line for line in letter_lines(stream) if line.endswith(b"\n"))

@@ -13,18 +13,18 @@ from collections.abc import Iterable, Iterator, Mapping, Sequence
 from contextlib import closing
 from dataclasses import dataclass, replace
 from itertools import islice
-from typing import Any, BinaryIO
+from typing import Any
 
 import msgspec
 
 from blizzard_core.checkpoint.decode import decode_document
 from blizzard_core.errors import BlizzardError, ColdStartRefused, StateError
-from blizzard_core.limits import LETTER_BYTES
 from blizzard_core.storage.failures import wrap_error
 from blizzard_core.storage.protocol import Storage, listed
 from blizzard_core.text import json_value
 from blizzard_core.threads import ThreadPool
 from blizzard_core.watermark.paths import joined
+from blizzard_py.dead_letters.reader import letter_lines
 from blizzard_py.requests.mailbox import Mailbox
 from blizzard_py.sources.cold_start import check_cold_start, work_of
 from blizzard_py.sources.context import SourceContext
@@ -118,7 +118,6 @@ def move_identity(known: Identity | None, identity: Identity, *, is_moved: bool)
 
 _TOGETHER = 64
 _TEMPORARY = ".moving.tmp"
-_BLOCK_BYTES = 256 << 10
 
 
 def copy_folder(storage: Storage, old: str, new: str, concurrency: int) -> int:
@@ -153,7 +152,7 @@ def _copy_object(dlq: Storage, path: str, target: str, heads: Sequence[tuple[str
     temporary = f"{target}{_TEMPORARY}"
     with closing(dlq.open_input(path)) as source, closing(dlq.open_output(temporary)) as stream:
         try:
-            for line in _lines(source):
+            for line in letter_lines(source):
                 stream.write(letter_for(line, heads))
             stream.close()
         except BlizzardError:
@@ -162,20 +161,6 @@ def _copy_object(dlq: Storage, path: str, target: str, heads: Sequence[tuple[str
             raise wrap_error(f"{dlq.uri}/{temporary}", error) from error
     dlq.sync(temporary)
     dlq.rename(temporary, target)
-
-
-def _lines(stream: BinaryIO) -> Iterator[bytes]:
-    """Yield lines with their ends; a line that is too long for a letter comes in pieces."""
-    held = b""
-    while block := stream.read(_BLOCK_BYTES):
-        *whole, held = (held + block).split(b"\n")
-        for line in whole:
-            yield line + b"\n"
-        if len(held) > LETTER_BYTES:
-            yield held
-            held = b""
-    if held:
-        yield held
 
 
 def count_below(storage: Storage, folder: str) -> int:

@@ -24,7 +24,13 @@ T = TypeVar("T")
 
 
 class RequestInvalid(BlizzardError):
-    """A request, or its id, cannot be used; the message says where and what to do."""
+    """A request, or its id, cannot be used; the message says where and what to do.
+
+    Foreign text in it is made short and printable.
+    """
+
+    def __init__(self, message: str) -> None:
+        super().__init__(printable(shortened(message)))
 
 
 @dataclass(frozen=True, slots=True)
@@ -60,13 +66,13 @@ def parse(raw: bytes, where: str, remedy: str) -> tuple[Head, dict[str, Any]]:
     """Return the head of a document and all of it but the version. Raises `RequestInvalid`."""
     if len(raw) > REQUEST_BYTES:
         most = f"{REQUEST_BYTES >> 20} MiB"
-        raise invalid(f"{where}: is larger than {most}; {remedy}, with less at once")
+        raise RequestInvalid(f"{where}: is larger than {most}; {remedy}, with less at once")
     try:
         document = written_value(raw)
     except ValueError as error:
-        raise invalid(f"{where}: is not valid JSON ({error}); {remedy}") from error
+        raise RequestInvalid(f"{where}: is not valid JSON ({error}); {remedy}") from error
     if not isinstance(document, dict):
-        raise invalid(f"{where}: is no JSON object; {remedy}")
+        raise RequestInvalid(f"{where}: is no JSON object; {remedy}")
     head = decode(Head, document, where, remedy, is_open=True)
     if head.v != VERSION:
         raise unknown(f"{where}: v: {head.v}", head, remedy)
@@ -78,17 +84,12 @@ def decode(kind: type[T], value: Any, where: str, remedy: str, *, is_open: bool 
     try:
         return decode_document(kind, value, where, remedy, open_=is_open)
     except StateError as error:
-        raise invalid(str(error)) from error
+        raise RequestInvalid(str(error)) from error
 
 
 def unknown(what: str, head: Head, remedy: str) -> RequestInvalid:
     """Return the error for what another release wrote."""
     release = repr(head.release) if head.release else "an unknown release"
-    return invalid(
+    return RequestInvalid(
         f"{what} is unknown to this release; {release} wrote it: run that one, or {remedy}"
     )
-
-
-def invalid(message: str) -> RequestInvalid:
-    """Return the error, with foreign text in its message made short and printable."""
-    return RequestInvalid(printable(shortened(message)))

@@ -7,7 +7,7 @@ from collections.abc import Iterable
 from dataclasses import dataclass
 
 from blizzard_core.storage.protocol import Entry
-from blizzard_py.requests.codec import invalid
+from blizzard_py.requests.codec import RequestInvalid
 
 REQUEST, CANCEL, ENDED = ".json", ".cancel.json", ".ended.json"
 
@@ -35,7 +35,7 @@ class Contents:
 def check_id(request_id: str) -> str:
     """Return an id that is one: no path can be made of it. Raises `RequestInvalid`."""
     if _ID.fullmatch(request_id) is None:
-        raise invalid(f"{request_id!r} is no id of a request; list the requests")
+        raise RequestInvalid(f"{request_id!r} is no id of a request; list the requests")
     return request_id
 
 

@@ -22,7 +22,14 @@ from typing import Annotated, Any, Literal, get_args
 import msgspec
 
 from blizzard_core.limits import REQUEST_FILES, REQUEST_LETTERS, REQUEST_UNITS
-from blizzard_py.requests.codec import Text, canonical, decode, invalid, parse, unknown
+from blizzard_py.requests.codec import (
+    RequestInvalid,
+    Text,
+    canonical,
+    decode,
+    parse,
+    unknown,
+)
 
 Kind = Literal["mark_units", "advance_watermark", "reingest", "close_letters"]
 Mode = Literal["add", "replace", "again"]
@@ -180,7 +187,7 @@ def request_of(raw: bytes, where: str, remedy: str = CANCEL_IT) -> Request:
     decode(select, request.select, f"{where}: select", remedy)
     decode(options, request.options, f"{where}: options", remedy)
     if not _is_time(request.at):
-        raise invalid(f"{where}: at: {request.at!r} is no ISO time with a zone; {remedy}")
+        raise RequestInvalid(f"{where}: at: {request.at!r} is no ISO time with a zone; {remedy}")
     return request
 
 

@@ -18,6 +18,7 @@ import uuid
 from collections.abc import Iterable, Iterator, Mapping
 from contextlib import suppress
 from types import MappingProxyType
+from typing import TypeVar
 
 from blizzard_core.errors import Conflict, NotFound, StorageError
 from blizzard_core.limits import REQUEST_BYTES, REQUEST_CHARACTERS
@@ -38,7 +39,7 @@ from blizzard_py.requests.contents import (
 )
 from blizzard_py.requests.document import Request, digest, inputs, request_of
 from blizzard_py.requests.progress import RequestState, is_over
-from blizzard_py.requests.records import Cancel, End, cancel_of, end_of
+from blizzard_py.requests.records import Cancel, End, record_of
 from blizzard_py.requests.report import (
     ReportLine,
     batch_of,
@@ -46,6 +47,8 @@ from blizzard_py.requests.report import (
     lines_of,
     lines_to_bytes,
 )
+
+T = TypeVar("T")
 
 REQUESTS_FOLDER = "_blizzard/requests"
 
@@ -166,10 +169,7 @@ class Mailbox:
 
     def cancellation(self, request_id: str) -> Cancel | None:
         """Return the cancellation of a request, None without one. Raises `RequestInvalid`."""
-        try:
-            return cancel_of(*self._document(request_id, CANCEL))
-        except NotFound:
-            return None
+        return self._record(Cancel, request_id, CANCEL)
 
     def end(self, request_id: str, record: End) -> None:
         """Put the end record.
@@ -181,10 +181,7 @@ class Mailbox:
 
     def end_record(self, request_id: str) -> End | None:
         """Return the end record, None of a request without one. Raises `RequestInvalid`."""
-        try:
-            return end_of(*self._document(request_id, ENDED))
-        except NotFound:
-            return None
+        return self._record(End, request_id, ENDED)
 
     def put_report(self, request_id: str, name: str, lines: Iterable[ReportLine]) -> None:
         """Put a part of a request's report, under a name of `blizzard_py.requests.report`."""
@@ -235,6 +232,12 @@ class Mailbox:
 
     def _path(self, request_id: str, suffix: str) -> str:
         return f"{self._folder}/{check_id(request_id)}{suffix}"
+
+    def _record(self, kind: type[T], request_id: str, suffix: str) -> T | None:
+        try:
+            return record_of(kind, *self._document(request_id, suffix))
+        except NotFound:
+            return None
 
     def _document(self, request_id: str, suffix: str) -> tuple[bytes, str]:
         path = self._path(request_id, suffix)

@@ -44,16 +44,7 @@ class End:
     by: Text = ""
 
 
-def cancel_of(raw: bytes, where: str) -> Cancel:
-    """Return the cancellation that stored bytes describe. Raises `RequestInvalid`."""
-    return _record(Cancel, raw, where)
-
-
-def end_of(raw: bytes, where: str) -> End:
-    """Return the end record that stored bytes describe. Raises `RequestInvalid`."""
-    return _record(End, raw, where)
-
-
-def _record(kind: type[T], raw: bytes, where: str) -> T:
+def record_of(kind: type[T], raw: bytes, where: str) -> T:
+    """Return the record that stored bytes describe. Raises `RequestInvalid`."""
     _, document = parse(raw, where, _REMEDY)
     return decode(kind, document, where, _REMEDY)

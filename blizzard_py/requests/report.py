@@ -18,7 +18,7 @@ from dataclasses import asdict, dataclass, replace
 
 from blizzard_core.checkpoint.document import parsed
 from blizzard_core.errors import StateError
-from blizzard_py.requests.codec import canonical, decode, invalid
+from blizzard_py.requests.codec import RequestInvalid, canonical, decode
 
 _PAGE = re.compile(r"(?P<page>[0-9]{6})-(?P<epoch>[0-9]{8})\.ndjson")
 _OUTCOMES = re.compile(r"(?P<batch>[0-9a-f]{8}(?:-[0-9a-f]{4}){3}-[0-9a-f]{12})\.ndjson")
@@ -87,7 +87,7 @@ def lines_of(raw: bytes, where: str) -> Iterator[ReportLine]:
         try:
             document = parsed(line, where)
         except StateError as error:
-            raise invalid(str(error)) from error
+            raise RequestInvalid(str(error)) from error
         yield decode(ReportLine, document, where, _REMEDY)
 
 

@@ -15,7 +15,7 @@ from hypothesis import strategies as st
 from blizzard_core import limits
 from blizzard_py.requests.codec import RequestInvalid, encode_document
 from blizzard_py.requests.document import Kind, Request, digest, inputs, request_of
-from blizzard_py.requests.records import Cancel, End, cancel_of, end_of
+from blizzard_py.requests.records import Cancel, End, record_of
 
 WHERE = "mem://bucket/_blizzard/requests/events_main/7f3a9c2e.1.json"
 UNIT = "2024-01-28T00:00:00.000Z/eu"
@@ -268,8 +268,8 @@ END = End(kind="mark_units", state="done", at=1764061944.0, counts={"units": 1},
 
 
 def test_records_are_read_as_they_were_written() -> None:
-    assert cancel_of(encode_document(CANCEL), WHERE) == CANCEL
-    assert end_of(encode_document(END), WHERE) == END
+    assert record_of(Cancel, encode_document(CANCEL), WHERE) == CANCEL
+    assert record_of(End, encode_document(END), WHERE) == END
 
 
 @pytest.mark.parametrize(
@@ -277,4 +277,4 @@ def test_records_are_read_as_they_were_written() -> None:
 )
 def test_a_wrong_end_record_is_refused(change: dict[str, Any]) -> None:
     with pytest.raises(RequestInvalid, match=f"{next(iter(change))}.*restore it as it was"):
-        end_of(raw({**json.loads(encode_document(END)), **change}), WHERE)
+        record_of(End, raw({**json.loads(encode_document(END)), **change}), WHERE)

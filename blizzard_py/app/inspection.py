@@ -34,9 +34,8 @@ from blizzard_py.slices.instants import stamp
 from blizzard_py.sources.cold_start import check_cold_start
 from blizzard_py.sources.story import way_out
 from blizzard_py.state.checkpoint_file import read_state
-from blizzard_py.state.last_error import last_error
-from blizzard_py.state.skipped_rows import skipped_rows
 from blizzard_py.state.source_state import SourceState
+from blizzard_py.state.status_notes import last_error, skipped_rows
 from blizzard_py.state.stream_query import spelling_changes
 from blizzard_py.state.stream_state import StreamState
 

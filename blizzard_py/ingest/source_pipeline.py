@@ -62,9 +62,9 @@ from blizzard_py.sources.records import records_of_request
 from blizzard_py.sources.stale import look
 from blizzard_py.state.checkpoint_document import state_from_json, state_to_json
 from blizzard_py.state.fence_record import FenceFile, FenceRecord
-from blizzard_py.state.last_error import ErrorNote
 from blizzard_py.state.retries import waiting
 from blizzard_py.state.source_state import SourceState, checkpoint_path
+from blizzard_py.state.status_notes import ErrorNote
 from blizzard_py.state.transitions import end_scan
 
 

@@ -109,26 +109,20 @@ class ItemStatus(Protocol):
         """
 
 
-class Story(Protocol):
-    """One item, as its source tells of it. Writes nothing."""
+@dataclass(frozen=True, slots=True)
+class Story:
+    """One item, as its source tells of it. Writes nothing.
 
-    @property
-    def entry(self) -> Entry | None:
-        """The item as it is now; None if there is none."""
+    ``entry`` is the item as it is now, None if there is none. ``ignored`` says why no poll takes an
+    item of such a name, None if polls do. ``status_in`` returns how it stands to a state, and
+    raises `StateError` if that was kept in another way. ``folder`` is the table's directory that
+    all its rows are in, None where that is not known.
+    """
 
-    @property
-    def ignored(self) -> str | None:
-        """Return why no poll takes an item of such a name, None if polls do."""
-
-    @property
-    def folder(self) -> str | None:
-        """The table's directory that all its rows are in, None where that is not known."""
-
-    def status_in(self, state: SourceState) -> ItemStatus:
-        """Return how it stands to the state.
-
-        Raises `StateError` if that was kept in another way.
-        """
+    entry: Entry | None
+    ignored: str | None
+    status_in: Callable[[SourceState], ItemStatus]
+    folder: str | None = None
 
 
 _BY_HAND = (

@@ -61,12 +61,12 @@ class StatePaths:
 
     @property
     def error(self) -> str:
-        """The last error that ended a cycle (`blizzard_py.state.last_error`)."""
+        """The last error that ended a cycle (`blizzard_py.state.status_notes`)."""
         return f"{STATE_FOLDER}/errors/{self.id}.json"
 
     @property
     def skipped(self) -> str:
-        """Rows that no window reads (`blizzard_py.state.skipped_rows`)."""
+        """Rows that no window reads (`blizzard_py.state.status_notes`)."""
         return f"{STATE_FOLDER}/skipped/{self.id}.json"
 
     @property

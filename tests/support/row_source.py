@@ -27,7 +27,7 @@ from blizzard_py.sources.protocol import (
     SourceScan,
 )
 from blizzard_py.sources.stale import World, require_current
-from blizzard_py.sources.story import Compared, ItemStatus, Passed, Story, Waiting
+from blizzard_py.sources.story import Compared, Passed, Story, Waiting
 from blizzard_py.state.batch import Batch, Replaced
 from blizzard_py.state.retries import waiting
 from blizzard_py.state.source_state import SourceState, under_way
@@ -101,14 +101,6 @@ class RowsStatus:
         return Passed("done", "not above the watermark")
 
 
-@dataclass(frozen=True)
-class RowsStory:
-    entry: Entry | None
-    ignored: str | None
-    status_in: Callable[[SourceState], ItemStatus]
-    folder: str | None = None
-
-
 class RowSource:
     """Its watermark is the checkpoint's own, a number in text."""
 
@@ -158,10 +150,10 @@ class RowSource:
         try:
             high = bounds(name)[1]
         except ValueError:
-            return RowsStory(None, "is no window", lambda state: RowsStatus(self, state, name))
+            return Story(None, "is no window", lambda state: RowsStatus(self, state, name))
         there = 0 < high <= self._table.top
         entry = Entry(name, len(self._table.read(name)), 0.0) if there else None
-        return RowsStory(entry, None, lambda state: RowsStatus(self, state, name))
+        return Story(entry, None, lambda state: RowsStatus(self, state, name))
 
     def close(self) -> None:
         """Do nothing: no connection is open."""

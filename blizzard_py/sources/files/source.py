@@ -45,7 +45,6 @@ from blizzard_py.sources.files.list_budget import budget_notes
 from blizzard_py.sources.files.listing import listing_of, outside
 from blizzard_py.sources.files.replacements import Replacements
 from blizzard_py.sources.files.scan_pacing import CountedListing, PacedScans, limits_of, timed
-from blizzard_py.sources.files.story import FileStory
 from blizzard_py.sources.protocol import (
     Backlog,
     CheckpointServices,
@@ -164,7 +163,7 @@ class FileSource(ABC):
             self.check(state)
             return self._status_of(state, entry or Entry(name, 0, 0.0))
 
-        return FileStory(entry, why, folder, status_in)
+        return Story(entry, why, status_in, folder)
 
     def close(self) -> None:  # noqa: B027  # every kind of files has nothing to close
         """Do nothing: stores are shared, and nothing else is open."""

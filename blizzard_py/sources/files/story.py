@@ -14,21 +14,11 @@ from blizzard_core.watermark.paths import split
 from blizzard_core.watermark.progress import Progress, closed_by, is_new
 from blizzard_py.sources.context import SourceContext
 from blizzard_py.sources.files.discovery import PartitionSelector
-from blizzard_py.sources.story import Compared, ItemStatus, Lateness, Passed, Verdict, Waiting
+from blizzard_py.sources.story import Compared, Lateness, Passed, Verdict, Waiting
 from blizzard_py.state.checkpoint_file import read_ledger, read_names
 from blizzard_py.state.ledger import Settled
 from blizzard_py.state.source_state import SourceState, Sweep
 from blizzard_py.state.transitions import is_below_origin
-
-
-@dataclass(frozen=True, slots=True)
-class FileStory:
-    """The story of one file; ``status_in`` returns its standing in a state. A `Story`."""
-
-    entry: Entry | None
-    ignored: str | None
-    folder: str | None
-    status_in: Callable[[SourceState], ItemStatus]
 
 
 @dataclass(frozen=True, slots=True)
@@ -42,7 +32,16 @@ class FileStatus(ABC):
 
     @property
     def comparison(self) -> Compared | None:
-        return comparison_of(self.progress, self.entry.path)
+        progress, partition = self.progress, self.place[0]
+        known = None if partition is None else progress.partitions.get(partition)
+        return Compared(
+            progress.state,
+            progress.depth,
+            known.watermark if known else None,
+            known.before if known else None,
+            _floor_of(progress, self.entry.path),
+            progress.value,
+        )
 
     @property
     def place(self) -> tuple[str | None, str | None]:
@@ -55,7 +54,21 @@ class FileStatus(ABC):
         """See `ItemStatus`."""
 
     def next_poll(self) -> Waiting:
-        return next_poll(self.entry, self.progress, self.parts.files, self.parts.clock())
+        entry, source, now = self.entry, self.parts.files, self.parts.clock()
+        if not PartitionSelector(self.progress, source, now).take(entry.path):
+            reason = (
+                "in a partition that is not looked at: its name says a time further ahead than"
+                f" max_ahead: {format_seconds(source.advanced.max_ahead)},"
+                " or it is odd, and too many are;"
+                " `blizzard ingest` takes the file all the same"
+            )
+            return Waiting("apart", reason)
+        ripe = entry.modified + source.advanced.min_age
+        if source.advanced.min_age and ripe > now:
+            wait = format_seconds(source.advanced.min_age)
+            reason = f"younger than min_age: {wait}; taken from {iso(ripe)} on"
+            return Waiting("min_age", reason, until_ts=ripe)
+        return Waiting("poll", "new; the next poll finds it")
 
     @abstractmethod
     def verdict(self, journal_start: Callable[[], float | None]) -> Passed:
@@ -89,43 +102,10 @@ class SetFileStatus(FileStatus):
         return Passed("done", f"in the set of files done; {_journal_reach(journal_start())}")
 
 
-def comparison_of(progress: Progress, path: str) -> Compared:
-    """Return what the path is compared with, as of the next poll."""
-    known = None
-    if progress.depth is not None:
-        known = progress.partitions.get(split(path, progress.depth)[0])
-    return Compared(
-        progress.state,
-        progress.depth,
-        known.watermark if known else None,
-        known.before if known else None,
-        _floor_of(progress, path),
-        progress.value,
-    )
-
-
 def _floor_of(progress: Progress, path: str) -> str | None:
     """Return the floor that closes the path or may close it later: its head's or the source's."""
     own = [its for head, its in progress.floors.items() if path.startswith(f"{head}/")]
     return closed_by(progress, path) or max(own, key=order_key, default=progress.floor)
-
-
-def next_poll(entry: Entry, progress: Progress, source: SourceSettings, now: float) -> Waiting:
-    """Return what a file waits for that is new to the checkpoint."""
-    if not PartitionSelector(progress, source, now).take(entry.path):
-        reason = (
-            "in a partition that is not looked at: its name says a time further ahead than"
-            f" max_ahead: {format_seconds(source.advanced.max_ahead)},"
-            " or it is odd, and too many are;"
-            " `blizzard ingest` takes the file all the same"
-        )
-        return Waiting("apart", reason)
-    ripe = entry.modified + source.advanced.min_age
-    if source.advanced.min_age and ripe > now:
-        wait = format_seconds(source.advanced.min_age)
-        reason = f"younger than min_age: {wait}; taken from {iso(ripe)} on"
-        return Waiting("min_age", reason, until_ts=ripe)
-    return Waiting("poll", "new; the next poll finds it")
 
 
 def lateness(settled: Settled | None, source: SourceSettings, sweep: Sweep) -> Lateness:

@@ -51,8 +51,8 @@ from blizzard_py.state.batch import Batch, Replaced
 from blizzard_py.state.column_state import ColumnState, SeenSegment, StoredWindow
 from blizzard_py.state.retries import waiting
 from blizzard_py.state.seen_rows import SeenRows, segment_path
-from blizzard_py.state.skipped_rows import SkippedNote
 from blizzard_py.state.source_state import SourceState
+from blizzard_py.state.status_notes import SkippedNote
 from blizzard_py.state.transitions import done_of
 
 # For the bound and for the tasks, where the window is not planned yet.

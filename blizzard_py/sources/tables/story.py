@@ -6,7 +6,7 @@ from collections.abc import Callable
 from dataclasses import dataclass
 
 from blizzard_core.storage.protocol import Entry
-from blizzard_py.sources.story import Compared, ItemStatus, Passed, Waiting
+from blizzard_py.sources.story import Compared, ItemStatus, Passed, Story, Waiting
 from blizzard_py.sources.tables.window_tasks import is_item_name, parse_name
 from blizzard_py.sources.tables.windows import text_of
 from blizzard_py.state.column_state import ColumnState
@@ -16,30 +16,23 @@ from blizzard_py.state.source_state import SourceState
 Finds = Callable[[SourceState, str], bool]
 
 
-@dataclass(frozen=True, slots=True)
-class NamedStory:
-    """The story of an item that is no file: its name has all the facts.
+def named_story(
+    name: str,
+    ignored: str | None,
+    check: Callable[[SourceState], None],
+    stands: Callable[[SourceState], ItemStatus],
+) -> Story:
+    """Return the story of an item that is no file: its name has all the facts.
 
     ``ignored`` is the reason if the name is no item's. ``stands`` returns the item's status in a
     state, after ``check`` has accepted the state.
     """
 
-    name: str
-    ignored: str | None
-    check: Callable[[SourceState], None]
-    stands: Callable[[SourceState], ItemStatus]
+    def status_in(state: SourceState) -> ItemStatus:
+        check(state)
+        return stands(state)
 
-    @property
-    def entry(self) -> Entry | None:
-        return None if self.ignored else Entry(self.name, 0, 0.0)
-
-    @property
-    def folder(self) -> str | None:
-        return None
-
-    def status_in(self, state: SourceState) -> ItemStatus:
-        self.check(state)
-        return self.stands(state)
+    return Story(None if ignored else Entry(name, 0, 0.0), ignored, status_in)
 
 
 @dataclass(frozen=True, slots=True)
@@ -90,9 +83,9 @@ class TaskStatus(NamedStatus):
         return Passed("done", "of a window that is published, longer ago than the journal tells of")
 
 
-def task_story(name: str, finds: Finds, check: Callable[[SourceState], None]) -> NamedStory:
+def task_story(name: str, finds: Finds, check: Callable[[SourceState], None]) -> Story:
     """Return the story of one task."""
     ignored = None
     if not is_item_name(name):
         ignored = "is no task's name; they are like 000000000017#0"
-    return NamedStory(name, ignored, check, lambda state: TaskStatus(name, state, finds))
+    return named_story(name, ignored, check, lambda state: TaskStatus(name, state, finds))

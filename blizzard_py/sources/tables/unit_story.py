@@ -14,8 +14,8 @@ from blizzard_py.dead_letters.reader import DeadLetterObject, objects, put_away,
 from blizzard_py.slices.instants import stamp
 from blizzard_py.slices.units.planner import PlannedUnit
 from blizzard_py.slices.units.state import UnitsState, key_parts
-from blizzard_py.sources.story import Passed, Waiting
-from blizzard_py.sources.tables.story import NamedStatus, NamedStory
+from blizzard_py.sources.story import Passed, Story, Waiting
+from blizzard_py.sources.tables.story import NamedStatus, named_story
 from blizzard_py.state.source_state import SourceState
 
 # The current status of a unit of that name; None if no such unit is open.
@@ -71,14 +71,14 @@ class UnitStatus(NamedStatus):
         return _WORDS[found.reason].format(high=high, end=stamp(found.end))
 
 
-def unit_story(name: str, finds: Finds, check: Callable[[SourceState], None]) -> NamedStory:
+def unit_story(name: str, finds: Finds, check: Callable[[SourceState], None]) -> Story:
     """Return the story of one unit."""
     ignored = None
     try:
         key_parts(name)
     except StateError:
         ignored = "is no unit's name; they are like 2020-02-01T00:00:00.000Z/NAME"
-    return NamedStory(name, ignored, check, lambda state: UnitStatus(name, state, finds))
+    return named_story(name, ignored, check, lambda state: UnitStatus(name, state, finds))
 
 
 def close_letters(dlq: Storage, source_id: str, uri: str, known: UnitsState) -> list[str]:

@@ -11,7 +11,7 @@ import pytest
 from blizzard_core.settings.document import Config
 from blizzard_core.storage.local import LocalStorage
 from blizzard_py.app.inspection import status
-from blizzard_py.state.skipped_rows import SkippedNote, skipped_rows
+from blizzard_py.state.status_notes import SkippedNote, skipped_rows
 from tests.support.lake_pipelines import config_of, poll, write
 from tests.support.text_lakes import START, at
 

@@ -22,7 +22,7 @@ from blizzard_core.storage.local import LocalStorage
 from blizzard_py.__main__ import main
 from blizzard_py.app.inspection import status
 from blizzard_py.job import IngestJob, IngestResult
-from blizzard_py.state.last_error import ErrorNote, last_error
+from blizzard_py.state.status_notes import ErrorNote, last_error
 from tests.support.direct_engine import DirectEngine
 from tests.support.event_time_harness import EventTimeHarness
 from tests.support.event_time_oracle import row

@@ -35,7 +35,7 @@ from blizzard_py.job import FieldSpec, IngestResult, IngestSettings
 from blizzard_py.sources.context import SourceContext
 from blizzard_py.sources.protocol import CheckpointServices, Source, Withheld, Work
 from blizzard_py.sources.records import RecordFiles, has_records
-from blizzard_py.state.batch import Batch, PlannedOutput, Replaced
+from blizzard_py.state.batch import Batch, BatchResults, PlannedOutput, Replaced
 from blizzard_py.state.record_names import is_of_records
 from blizzard_py.state.retries import judge_outcomes
 from blizzard_py.state.source_state import SourceState
@@ -257,19 +257,15 @@ class BatchRunner:
         prefix = "" if replaced is None else UNIT_FILE_PREFIX
         outputs = name_outputs(result.outputs, names, prefix)
         log.info("batch_ingested", outputs=len(outputs), tasks=result.tasks)
-        at = commit_time(self._now(), self.reset_ts)
-        ready = prepare_batch(
-            state,
-            batch,
+        results = BatchResults(
             outputs,
             finished,
             result.letters,
-            at,
+            commit_time(self._now(), self.reset_ts),
             result.marks,
-            replaced,
-            self._names_root(batch),
-            ingested.stream,
+            names_root=self._names_root(batch),
         )
+        ready = prepare_batch(state, batch, results, replaced, ingested.stream)
         return (*ready, ingesting.started)
 
     def _evolved(

@@ -12,7 +12,6 @@ The journal reaches back thirty days; only `penguin status` shows older ones.
 
 from __future__ import annotations
 
-import re
 from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import asdict, dataclass
 from typing import Any
@@ -24,6 +23,7 @@ from blizzard_py.sources.earlier_batches import current
 from blizzard_py.sources.files.earlier import EarlierBatches
 from blizzard_py.state.journal import BatchDocument, Journal, moment_of
 from blizzard_py.state.record_names import is_of_records, stem_of
+from blizzard_py.state.waiting_outputs import OUTPUT_NAME
 
 # A batch is begun so long before its outputs are named at most.
 _LONGEST_BATCH_SECS = 7 * 86_400.0
@@ -31,10 +31,6 @@ _LONGEST_BATCH_SECS = 7 * 86_400.0
 _SAME_ROWS = "output_id"
 # How many are told one by one.
 TOLD = 20
-
-_NAME = re.compile(
-    r"(?:.*/)?([0-9a-f]{8}-[0-9a-f]{4}-7[0-9a-f]{3}-[0-9a-f]{4}-[0-9a-f]{12})\.parquet"
-)
 
 
 @dataclass(frozen=True, slots=True)
@@ -79,7 +75,8 @@ def _refused(
     """Return the refused outputs that count, and those replaced since."""
     sink = parts.stores.sink
     on_record = quarantined(sink) if records is None else records
-    names = [named[1] for path in on_record if (named := _NAME.fullmatch(path))]
+    files = (OUTPUT_NAME.fullmatch(path.rpartition("/")[2]) for path in on_record)
+    names = [named[1] for named in files if named]
     if not names:
         return [], []
     since = first_name(min(map(moment_of, names)) - _LONGEST_BATCH_SECS)

@@ -55,11 +55,6 @@ def column_slice(source_id: str, slice_from: Any) -> str:
     return f"{source_id}/{_ordered(slice_from)}"
 
 
-def column_range(source_id: str, low: Any) -> Range:
-    """Return what a column window from ``low`` replaces."""
-    return column_slice(source_id, low), f"{source_id}0"
-
-
 def snapshot_range(source_id: str) -> Range:
     """Return what a full refresh replaces. `snapshot_slice` lies in it."""
     return f"{source_id}/", f"{source_id}0"

@@ -75,15 +75,6 @@ def is_empty(wm: Watermark | None) -> bool:
     return wm is None or all(value is None for value in wm.values())
 
 
-def stored(text: str | bytes | None) -> dict[str, Any] | None:
-    """Return the stored watermark, or None if there is none.
-
-    Raises `WatermarkError` for text that is no JSON object, including the empty text: an invalid
-    watermark must never mean "read everything".
-    """
-    return None if text is None else deserialize(text, strict=True)
-
-
 def _encoded_members(members: Mapping[Any, Any], path: str) -> dict[str, Any]:
     for key in members:
         if not isinstance(key, str):

@@ -19,7 +19,7 @@ from blizzard_core.handover.groups import (
     group_path,
     seq_of,
 )
-from blizzard_core.storage.protocol import Entry, Storage, join
+from blizzard_core.storage.protocol import Entry, Storage, join, listed
 from blizzard_core.text import json_value
 
 _STATE = "_checkpoint.json"
@@ -62,28 +62,21 @@ def _blocks(sink: Storage, key: str) -> Iterator[dict[str, Any]]:
 
 def committer_states(sink: Storage) -> list[Entry]:
     """Return the state files of committers. One LIST. Raises `StorageError`."""
-    try:
-        pages = sink.list_range(f"{COMMITTERS_FOLDER}/", f"{COMMITTERS_FOLDER}0")  # "0" follows "/"
-        return [e for page in pages for e in page.entries if e.path.endswith(_STATE)]
-    except NotFound:  # a local table that nothing was written to yet
-        return []
+    found = listed(sink, f"{COMMITTERS_FOLDER}/", f"{COMMITTERS_FOLDER}0")  # "0" follows "/"
+    return [entry for entry in found if entry.path.endswith(_STATE)]
 
 
 def numbers_from(sink: Storage, source_id: str, seq: int) -> set[int]:
     """Return the numbers from ``seq`` on that have a manifest. Raises `StorageError`."""
     folder = join(GROUPS_FOLDER, source_id)
     before = group_path(source_id, seq).removesuffix(".json")
-    found: set[int] = set()
-    try:
-        for page in sink.list_range(before, f"{folder}0"):  # "0" follows "/"
-            for entry in page.entries:
-                number = seq_of(entry.path)
-                # Ignore files in deeper folders.
-                if number is not None and entry.path == group_path(source_id, number):
-                    found.add(number)
-    except NotFound:  # a local table without any
-        return set()
-    return found
+    return {
+        number
+        for entry in listed(sink, before, f"{folder}0")  # "0" follows "/"
+        if (number := seq_of(entry.path)) is not None
+        # Not in deeper folders.
+        and entry.path == group_path(source_id, number)
+    }
 
 
 def manifest(sink: Storage, source_id: str, seq: int) -> Group:

@@ -39,7 +39,7 @@ import uuid
 from collections import deque
 from collections.abc import Iterable, Iterator
 from contextlib import suppress
-from dataclasses import asdict, dataclass, field, fields
+from dataclasses import dataclass, field, fields
 from itertools import groupby, islice
 from typing import Any
 
@@ -61,6 +61,9 @@ KEPT_SECS = 30 * 86_400
 
 # Objects that are read and held at the same time, by a daemon and for people.
 _READ_TOGETHER, _DOCUMENTS_TOGETHER = 64, 8
+
+# What every file of an object has of its outcome.
+_FILE_KEYS = ("path", "outcome", "rows", "bad_rows", "error", "stage")
 
 REMEDY = "restore it as it was written: without it nobody knows what became of its files"
 
@@ -162,40 +165,26 @@ class Journal:
 
     def write(self, batch: Batch) -> None:
         """Write the batch's object. A repeated call writes the same content."""
-        listed = {entry.path: entry for entry in batch.files}
-        document: dict[str, Any] = {
+        results = batch.results
+        document = {
             "batch": batch.batch,
             "attempt": batch.attempt,
             "started_ts": batch.started_ts,
-            "finished_ts": batch.results.committed_ts,
+            "finished_ts": results.committed_ts,
             "seen_ts": batch.seen_ts,
-            "files": [
-                {
-                    "path": f.path,
-                    "outcome": f.outcome,
-                    "rows": f.rows,
-                    "bad_rows": f.bad_rows,
-                    "error": f.error,
-                    "stage": f.stage,
-                    "size": listed[f.path].size,
-                    "modified": listed[f.path].modified,
-                    **({"version": version} if (version := listed[f.path].version) else {}),
-                    **({"row_groups": f.row_groups} if f.row_groups else {}),
-                }
-                for f in batch.results.finished
-            ],
-            "outputs": [asdict(output) for output in batch.results.outputs],
-            "letters": [asdict(letters) for letters in batch.results.letters],
+            "files": list(_files_of(batch)),
+            "outputs": results.outputs,
+            "letters": results.letters,
         }
-        if batch.results.names_root:
-            document["names_root"] = batch.results.names_root
-        if batch.results.group is not None:
-            document["group"] = asdict(batch.results.group)
-        if batch.results.settled is not None:
-            document["event_time"] = asdict(batch.results.settled)
-        if batch.request:
-            document["request"] = batch.request
-        data = json.dumps(document, ensure_ascii=False).encode("utf-8", "surrogatepass")
+        optional = {
+            "names_root": results.names_root,
+            "group": results.group,
+            "event_time": results.settled,
+            "request": batch.request,
+        }
+        document |= {key: value for key, value in optional.items() if value}
+        text = json.dumps(msgspec.to_builtins(document), ensure_ascii=False)
+        data = text.encode("utf-8", "surrogatepass")
         earlier_names = max((len(each.earlier) for each in batch.results.outputs), default=0)
         if earlier_names:
             self._storage.put_atomic(self._path(f"{batch.batch}~{earlier_names:04d}"), data)
@@ -225,11 +214,7 @@ class Journal:
             yield batch, entry.modified
 
     def _entries(self, after: str = "") -> Iterator[Entry]:
-        try:
-            for page in self._storage.list_range(f"{self._folder}/{after}", f"{self._folder}0"):
-                yield from page.entries
-        except NotFound:  # a local table that nothing was written to yet
-            return
+        return listed(self._storage, f"{self._folder}/{after}", f"{self._folder}0")
 
     def read(self, batches: Iterable[str]) -> Iterator[Record]:
         """Yield the records of these batches in the given order, without missing ones.
@@ -341,6 +326,19 @@ def latest(entries: Iterable[Entry]) -> Iterator[tuple[str, Entry]]:
 
 def _batch_of(path: str) -> str:
     return path.rpartition("/")[2].removesuffix(".json").partition("~")[0]
+
+
+def _files_of(batch: Batch) -> Iterator[dict[str, Any]]:
+    listed = {entry.path: entry for entry in batch.files}
+    for file in batch.results.finished:
+        entry = listed[file.path]
+        optional = {"version": entry.version, "row_groups": file.row_groups}
+        yield {
+            **{key: getattr(file, key) for key in _FILE_KEYS},
+            "size": entry.size,
+            "modified": entry.modified,
+            **{key: value for key, value in optional.items() if value},
+        }
 
 
 def _batch(found: BatchDocument) -> Batch:

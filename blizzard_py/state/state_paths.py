@@ -4,10 +4,9 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
-from blizzard_core.errors import NotFound
 from blizzard_core.handover import published
 from blizzard_core.handover.complete import completions_path
-from blizzard_core.storage.protocol import Storage
+from blizzard_core.storage.protocol import Storage, listed
 
 # The folder of the table that all of Blizzard's own files are in.
 STATE_FOLDER = "_blizzard"
@@ -88,15 +87,11 @@ class StatePaths:
 def checkpoints(sink: Storage) -> tuple[str, ...]:
     """Return the ids of all states of a table. Raises `StorageError`."""
     stem = f"{STATE_FOLDER}/"
-    try:
-        return tuple(
-            paths.id
-            for page in sink.list_range(stem, f"{stem}\U0010ffff")
-            for entry in page.entries
-            if (paths := StatePaths.of_checkpoint(entry.path)) is not None
-        )
-    except NotFound:  # a local table that nothing was written to yet
-        return ()
+    return tuple(
+        paths.id
+        for entry in listed(sink, stem, f"{stem}\U0010ffff")
+        if (paths := StatePaths.of_checkpoint(entry.path)) is not None
+    )
 
 
 def schema_path(pipeline: str) -> str:

@@ -16,10 +16,9 @@ from blizzard_core.handover.groups import UNIT_FILE_PREFIX
 from blizzard_core.storage.protocol import Entry, join, order_key
 from blizzard_core.watermark.paths import partition_key
 from blizzard_core.watermark.progress import clamp_each, mark_idle, replace_times, times_of
-from blizzard_py.job import FinishedFile, StagedBadRecords, StagedOutput
-from blizzard_py.reading import ReadMarks
+from blizzard_py.job import StagedOutput
 from blizzard_py.requests.progress import RequestState, with_counts
-from blizzard_py.state.batch import Batch, PlannedGroup, PlannedOutput, Replaced
+from blizzard_py.state.batch import Batch, BatchResults, PlannedGroup, PlannedOutput, Replaced
 from blizzard_py.state.completeness import clamp_found, with_ended, with_started
 from blizzard_py.state.retries import RETRY_SECS, retries_after
 from blizzard_py.state.source_state import CommitPoint, PendingWork, SourceState, Totals
@@ -87,39 +86,24 @@ def commit_time(now: float, reset_ts: float) -> float:
 def prepare_batch(
     state: SourceState,
     batch: Batch,
-    outputs: tuple[PlannedOutput, ...],
-    outcomes: tuple[FinishedFile, ...],
-    letters: tuple[StagedBadRecords, ...],
-    now: float,
-    marks: tuple[ReadMarks, ...] = (),
+    results: BatchResults,
     replaced: Replaced | None = None,
-    names_root: str = "",
     stream: StreamState | None = None,
 ) -> tuple[SourceState, Batch]:
     """Return the state at the commit point of the batch, step 3.
 
-    From here on exactly these outputs and dead letters are published.
-
-    With ``replaced`` they are a group with the source's next number. ``names_root`` is as in
-    `BatchResults`. ``stream`` is the state of a query over event time after this batch, None
-    without one.
+    From here on exactly the outputs and dead letters in ``results`` are published. With
+    ``replaced`` they are a group with the source's next number. ``stream`` is the state of a query
+    over event time after this batch, None without one.
     """
     if stream is not None:
         state = state.with_kind(stream=stream)
-    group = None
+        results = replace(results, settled=stream.line)
     if replaced is not None:
         group = PlannedGroup(state.ids.group_seq + 1, replaced)
         state = state.with_ids(group_seq=group.seq)
-    ready = replace(batch, phase="publishing").with_results(
-        outputs=outputs,
-        finished=outcomes,
-        letters=letters,
-        committed_ts=now,
-        marks=marks,
-        group=group,
-        names_root=names_root,
-        settled=None if stream is None else stream.line,
-    )
+        results = replace(results, group=group)
+    ready = replace(batch, phase="publishing", results=results)
     state = state.with_ids(committed=_next_point(state.ids.committed, batch))
     return _replaced(state, batch, ready), ready
 

@@ -26,7 +26,7 @@ from blizzard_py.job import FinishedFile
 from blizzard_py.sources.files.advance import FileWork, FloorRules, end_scan, finish_batch
 from blizzard_py.sources.files.discovery import FirstSeen, discover
 from blizzard_py.sources.meter import BatchLimits
-from blizzard_py.state.batch import Batch
+from blizzard_py.state.batch import Batch, BatchResults
 from blizzard_py.state.checkpoint_document import state_to_json
 from blizzard_py.state.lateness import EarlierScans, measure_lateness
 from blizzard_py.state.processed_set import ProcessedSet
@@ -130,7 +130,9 @@ def worked_off(files: list[Entry], saved: Callable[[SourceState], object]) -> So
             state = begin_batch(state, batch)
             saved(state)
             done = tuple(FinishedFile(entry.path, "ingested") for entry in chosen)
-            state, ready = prepare_batch(state, batch, (), done, (), now)
+            state, ready = prepare_batch(
+                state, batch, BatchResults(finished=done, committed_ts=now)
+            )
             saved(state)
             now += 1
             state = end_batch(finish_batch(state, ready, work.lowest, now), ready, now)

@@ -37,7 +37,7 @@ from blizzard_py.sources.protocol import CheckpointServices, Source
 from blizzard_py.sources.tables.source import WindowSource
 from blizzard_py.sources.tables.units import UnitSource
 from blizzard_py.sources.tables.window_tasks import item_name
-from blizzard_py.state.batch import Batch
+from blizzard_py.state.batch import Batch, BatchResults
 from blizzard_py.state.checkpoint_document import state_from_json, state_to_json
 from blizzard_py.state.source_state import Position, Retry, SourceState
 from blizzard_py.state.transitions import begin_batch, end_batch, prepare_batch
@@ -287,7 +287,8 @@ def committed(state: SourceState, *files: Entry, outcome: Any, now: float) -> So
     """Return the state with a committed batch of these items, not yet published."""
     batch = Batch("b1", 1, "running", now, files, now)
     finished = tuple(FinishedFile(entry.path, outcome) for entry in files)
-    return prepare_batch(begin_batch(state, batch), batch, (), finished, (), now)[0]
+    results = BatchResults(finished=finished, committed_ts=now)
+    return prepare_batch(begin_batch(state, batch), batch, results)[0]
 
 
 def stored(state: SourceState) -> SourceState:

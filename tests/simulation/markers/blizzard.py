@@ -37,11 +37,12 @@ from blizzard_py.sources.context import SourceContext, Stores
 from blizzard_py.sources.files.advance import FileWork, FloorRules, end_scan, finish_batch
 from blizzard_py.sources.files.discovery import Discovery
 from blizzard_py.sources.files.late_file_outcomes import LateFiles
+from blizzard_py.sources.files.replacements import Replacements
 from blizzard_py.sources.files.source import FileSource
 from blizzard_py.sources.ignored_names import NONE_SKIPPED
 from blizzard_py.sources.protocol import CheckpointServices, PollPlan, Requested
 from blizzard_py.sources.stale import World, require_current
-from blizzard_py.state.batch import Batch
+from blizzard_py.state.batch import Batch, BatchResults
 from blizzard_py.state.fence_record import FenceFile
 from blizzard_py.state.journal import Journal
 from blizzard_py.state.source_state import SourceState, checkpoint_path, queue_file, under_way
@@ -157,6 +158,7 @@ class _Source(FileSource):
         self._upkeep = upkeep
         self._clock = upkeep.clock
         self._late = LateFilesByJournal(parts, upkeep)
+        self._replacements = Replacements(parts)
         self._log = get_logger()
 
     def check(self, state: SourceState) -> None:
@@ -267,9 +269,9 @@ class _Batches(BatchRunner):
             self._sink.put_atomic(staged, json.dumps({"id": output_id, "rows": rows}).encode())
             outputs.append(StagedOutput(staged, "", len(rows), 1, output_id))
         state, names = self._fresh(state, len(outputs))
-        ready = prepare_batch(
-            state, batch, name_outputs(outputs, names), tuple(finished), (), self._now()
-        )
+        named = name_outputs(outputs, names)
+        results = BatchResults(named, tuple(finished), committed_ts=self._now())
+        ready = prepare_batch(state, batch, results)
         return (*ready, 0.0)
 
 

@@ -17,8 +17,8 @@ from typing import Any
 
 from blizzard_core.limits import FIRST_PAGE_KEYS
 from blizzard_core.log import configure
-from blizzard_core.settings.list_budget import budget_of
 from blizzard_core.settings.sources import CheckpointSettings
+from blizzard_core.settings.store_use import budget_of
 from blizzard_core.storage.protocol import ListingPage
 from tests.support.memory_store import MemoryStorage
 from tests.support.pipeline_harness import PipelineHarness

@@ -24,7 +24,7 @@ from blizzard_core.notifications.inbox import Delivery, HintInbox, HintKind
 from blizzard_core.notifications.messages import ObjectReference, UnreadableMessage, objects_of
 from blizzard_core.notifications.protocol import Message, Queue, QueueError
 from blizzard_core.redact import clean_text, error_text, redacted
-from blizzard_core.settings.queue_uri import kind_of, subscription_of
+from blizzard_core.settings.store_use import kind_of, subscription_of
 from blizzard_core.storage.environment import completed
 from blizzard_core.storage.opening import scheme_of
 from blizzard_core.storage.protocol import StorageOptions

@@ -21,9 +21,9 @@ from blizzard_core.settings.event_time import (
     SourceEventTime,
     WatchedColumn,
 )
+from blizzard_core.settings.globs import PathColumnType
 from blizzard_core.settings.http_sources import HttpSourceSettings
 from blizzard_core.settings.keyed import KeyedSettings
-from blizzard_core.settings.path_columns import PathColumnType
 from blizzard_core.settings.process import GlobalSettings, MetricsSettings, SparkSettings
 from blizzard_core.settings.query_sources import TableSourceSettings
 from blizzard_core.settings.schema import COLUMNS, FieldSettings, SchemaSettings

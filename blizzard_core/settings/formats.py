@@ -9,7 +9,6 @@ from typing import Annotated, Any, ClassVar, Literal, Self, TypeAlias
 from pydantic import BeforeValidator, Discriminator, Field, Tag, field_validator, model_validator
 
 from blizzard_core.limits import RECORDS_LEVELS, XML_LEVELS
-from blizzard_core.settings.data_address import parse_address
 from blizzard_core.settings.format_options import (
     AvroOptions,
     Encoding,
@@ -17,6 +16,7 @@ from blizzard_core.settings.format_options import (
     OneCharacter,
     Texts,
     ValueOptions,
+    parse_address,
 )
 
 

@@ -1,9 +1,12 @@
-"""Patterns of paths, as ``include`` and ``exclude`` have them. Pure.
+"""Patterns of paths, as ``include`` and ``exclude`` have them, and templates of folders. Pure.
 
 ``*`` and ``?`` stay within a folder, ``**`` stands for any number of folders (in stores some have
 no name) or for everything below one, ``[0-9]`` is one character, ``{a,b}`` and ``{01..12}`` are
 alternatives, of which each makes a pattern of its own. ``[*]`` is a star itself. Capitals count, as
 in names of objects.
+
+A template (`path_template`) stands for the first folders of a path: ``{name}`` is the value of a
+column, the folder ``*`` is any one, and other text stands for itself.
 """
 
 from __future__ import annotations
@@ -11,7 +14,8 @@ from __future__ import annotations
 import re
 from collections.abc import Iterable, Iterator
 from dataclasses import dataclass
-from functools import cached_property
+from functools import cached_property, lru_cache
+from typing import Literal
 
 # Alternatives of one list of patterns, in all.
 MOST_PATTERNS = 1000
@@ -344,3 +348,47 @@ def _bracket(inner: str, pattern: str) -> tuple[str, str | None]:
             parts.append(re.escape(body[at]))
             at += 1
     return f"(?!/)[{'^' if is_negative else ''}{''.join(parts)}]", None
+
+
+PathColumnType = Literal["string", "int32", "int64", "date", "timestamp", "boolean"]
+
+_NAME = re.compile(r"\{([^{}/]*)\}")
+
+
+def template_names(template: str) -> tuple[str, ...]:
+    """Return the names of columns in a template, in order."""
+    return tuple(_NAME.findall(template))
+
+
+@lru_cache(maxsize=64)
+def template_expression(template: str) -> re.Pattern[str]:
+    """Return an expression for the first folders of a path, with a group for each name."""
+    return re.compile("/".join(map(_folder, template.split("/"))) + "/", re.DOTALL)
+
+
+def check_path_template(template: str | None) -> str | None:
+    """Check the form of a template. Raises `ValueError`, saying what to write instead."""
+    if template is None:
+        return None
+    for part in template.split("/"):
+        if part in {"", ".", ".."}:
+            raise ValueError(
+                f"{template!r} has an empty folder, '.' or '..': write it relative to"
+                " source_uri, as in {tenant}/{stream}"
+            )
+        around = set(_NAME.sub("", part))
+        if len(_NAME.findall(part)) > 1 or (part != "*" and not around.isdisjoint("{}*")):
+            raise ValueError(
+                f"{template!r} has {part!r}: a folder is *, or text with at most one"
+                " {name}, as in {tenant} or day-{day}"
+            )
+    names = template_names(template)
+    if len(set(names)) < max(1, len(names)) or "" in names:
+        raise ValueError(f"{template!r} must have a {{name}}, and each name once")
+    return template
+
+
+def _folder(part: str) -> str:
+    if part == "*":
+        return "[^/]+"
+    return "([^/]+)".join(map(re.escape, re.split(r"\{[^{}]*\}", part)))

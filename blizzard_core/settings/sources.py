@@ -23,18 +23,19 @@ from blizzard_core.settings.base import (
     Settings,
     Uri,
 )
-from blizzard_core.settings.cleaning import CleanSettings, clean_problem
 from blizzard_core.settings.event_time import SourceEventTime
 from blizzard_core.settings.formats import FormatSettings, NdjsonOptions
-from blizzard_core.settings.globs import parse_all
-from blizzard_core.settings.list_budget import ListCost, budget_of
-from blizzard_core.settings.notifications import (
+from blizzard_core.settings.globs import PathColumnType, check_path_template, parse_all
+from blizzard_core.settings.schema import OwnSchema
+from blizzard_core.settings.store_use import (
     FULL_SCAN_SECS,
     FULL_SCAN_SECS_WITHOUT_WATERMARK,
+    CleanSettings,
+    ListCost,
     NotificationSettings,
+    budget_of,
+    clean_problem,
 )
-from blizzard_core.settings.path_columns import PathColumnType, check_path_template
-from blizzard_core.settings.schema import OwnSchema
 from blizzard_core.settings.time_formats import PartitionFilter, check_moment, moment_of
 from blizzard_core.settings.units import FileUnits
 from blizzard_core.storage.protocol import order_key

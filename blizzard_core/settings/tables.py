@@ -21,7 +21,7 @@ from blizzard_core.settings.base import (
     Settings,
     Uri,
 )
-from blizzard_core.settings.path_columns import PathColumnType
+from blizzard_core.settings.globs import PathColumnType
 from blizzard_core.settings.sources import MetadataColumn
 from blizzard_core.settings.time_formats import PartitionFilter, check_template
 

@@ -12,7 +12,7 @@ from blizzard_core.errors import BlizzardError, ConfigError
 from blizzard_core.notifications.receiver import open_queue
 from blizzard_core.redact import redacted
 from blizzard_core.settings.document import Config
-from blizzard_core.settings.queue_uri import WEBHOOK
+from blizzard_core.settings.store_use import WEBHOOK
 from blizzard_core.text import counted
 from blizzard_py.app.machine import check_machine
 from blizzard_py.app.query_validation import check_source

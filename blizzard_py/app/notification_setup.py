@@ -11,8 +11,8 @@ from urllib.parse import urlsplit
 from blizzard_core.notifications.messages import place_of
 from blizzard_core.redact import redacted
 from blizzard_core.settings.document import Config
-from blizzard_core.settings.queue_uri import QueueKind, kind_of, subscription_of
 from blizzard_core.settings.sources import SourceSettings
+from blizzard_core.settings.store_use import QueueKind, kind_of, subscription_of
 
 _SQS_HOST = re.compile(r"sqs\.([a-z0-9-]+)\.")
 _CHECKS = (

@@ -8,9 +8,8 @@ from dataclasses import replace
 from functools import partial
 from typing import TYPE_CHECKING
 
-from blizzard_core.settings.notifications import NotificationSettings
-from blizzard_core.settings.queue_uri import WEBHOOK
 from blizzard_core.settings.sources import SourceSettings
+from blizzard_core.settings.store_use import WEBHOOK, NotificationSettings
 from blizzard_py.sources.context import SourceContext
 
 if TYPE_CHECKING:

@@ -15,7 +15,7 @@ from blizzard_core.errors import ConfigError
 from blizzard_core.settings.document import AnySource, Config, PipelineSettings, QuerySettings
 from blizzard_core.settings.event_time import EMITTED_BATCH
 from blizzard_core.settings.formats import LetterOptions
-from blizzard_core.settings.path_columns import PathColumnType
+from blizzard_core.settings.globs import PathColumnType
 from blizzard_core.settings.query_sources import TableSourceSettings
 from blizzard_core.settings.sources import CommonSource
 from blizzard_core.settings.tables import TEMPLATES, PartitionBy

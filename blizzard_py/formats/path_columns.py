@@ -1,7 +1,7 @@
 """Columns whose values are in a file's path.
 
 A value comes from a folder ``key=value``, with Hive's percent-encoding and its name for null, or
-from a place in the template (`blizzard_core.settings.path_columns`). A path without a value, with
+from a place in the template (`blizzard_core.settings.globs`). A path without a value, with
 two, or with one that is not of the type is an error for the file: a wrong value would be in every
 row.
 """
@@ -16,7 +16,7 @@ import pyarrow as pa
 
 from blizzard_core.handover.outputs import NULL_PARTITION
 from blizzard_core.settings.format_options import ValueOptions
-from blizzard_core.settings.path_columns import template_expression, template_names
+from blizzard_core.settings.globs import template_expression, template_names
 from blizzard_py.formats.texts import text_values
 from blizzard_py.job import FieldSpec
 from blizzard_py.lines.failure import FileFailed

@@ -19,7 +19,7 @@ from uuid_utils import uuid7
 from blizzard_core.daemon import StopEvent
 from blizzard_core.errors import Cancelled, StateError, StorageError, Unavailable
 from blizzard_core.log import get_logger
-from blizzard_core.settings.cleaning import CleanSettings
+from blizzard_core.settings.store_use import CleanSettings
 from blizzard_core.storage.protocol import is_bare
 from blizzard_py.cleaning.cleaner import (
     FILES_A_LIST,

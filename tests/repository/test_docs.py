@@ -21,9 +21,9 @@ from blizzard_core.settings.document import Config
 from blizzard_core.settings.formats import FORMATS
 from blizzard_core.settings.json_schema import config_schema, description
 from blizzard_core.settings.load import models_in
-from blizzard_core.settings.notifications import NotificationSettings
 from blizzard_core.settings.schema import FieldSettings, TypeSettings
 from blizzard_core.settings.sources import SourceRangeSettings
+from blizzard_core.settings.store_use import NotificationSettings
 from blizzard_core.settings.tables import PartitionColumn
 from blizzard_core.settings.units import FileUnits, UnitSettings
 from blizzard_core.storage.environment import (

@@ -7,9 +7,9 @@ from functools import partial
 from typing import Any, Protocol
 
 from blizzard_core.notifications.inbox import HintInbox
-from blizzard_core.settings.cleaning import CleanSettings
 from blizzard_core.settings.document import ErrorSettings
 from blizzard_core.settings.sources import CheckpointSettings, SourceSettings
+from blizzard_core.settings.store_use import CleanSettings
 from blizzard_core.settings.tables import TableAdvanced, TableSettings
 from blizzard_core.settings.time_formats import PartitionFilter
 from blizzard_core.storage.clock import StoreClock

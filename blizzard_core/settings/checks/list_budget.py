@@ -5,8 +5,8 @@ from __future__ import annotations
 from collections.abc import Iterator
 
 from blizzard_core.settings.document import Config
-from blizzard_core.settings.list_budget import budget_of, cost_of, currency_of, least_budget
 from blizzard_core.settings.sources import SourceSettings
+from blizzard_core.settings.store_use import budget_of, cost_of, currency_of, least_budget
 from blizzard_core.settings.yaml_file import Key, SettingProblem
 
 

@@ -6,7 +6,7 @@ from collections.abc import Iterator
 
 from blizzard_core.settings.checks.places import area_of
 from blizzard_core.settings.document import Config
-from blizzard_core.settings.queue_uri import WEBHOOK, queue_problems
+from blizzard_core.settings.store_use import WEBHOOK, queue_problems
 from blizzard_core.settings.yaml_file import Key, SettingProblem
 from blizzard_core.storage.opening import problems_of
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterator
 
 from blizzard_core.settings.document import Config, PipelineSettings
-from blizzard_core.settings.path_columns import template_names
+from blizzard_core.settings.globs import template_names
 from blizzard_core.settings.schema import FieldSettings, odd_names
 from blizzard_core.settings.yaml_file import Key, SettingProblem
 from blizzard_core.storage.protocol import is_hidden

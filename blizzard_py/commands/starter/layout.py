@@ -8,7 +8,7 @@ from datetime import date
 from urllib.parse import unquote
 
 from blizzard_core.handover.outputs import NULL_PARTITION
-from blizzard_core.settings.path_columns import PathColumnType
+from blizzard_core.settings.globs import PathColumnType
 
 _YEAR, _MONTH, _DAY, _HOUR = r"\d{4}", r"(?:0[1-9]|1[0-2])", r"(?:0[1-9]|[12]\d|3[01])", r"[0-2]\d"
 _DATE = f"{_YEAR}-{_MONTH}-{_DAY}"

@@ -13,8 +13,7 @@ from itertools import islice
 from pathlib import PurePosixPath
 
 from blizzard_core.errors import StorageError, Unavailable
-from blizzard_core.settings.data_address import DataAddress
-from blizzard_core.settings.format_options import AvroOptions
+from blizzard_core.settings.format_options import AvroOptions, DataAddress
 from blizzard_core.settings.formats import (
     CsvOptions,
     ExcelOptions,
@@ -25,7 +24,7 @@ from blizzard_core.settings.formats import (
     TextFileOptions,
     XmlOptions,
 )
-from blizzard_core.settings.path_columns import PathColumnType
+from blizzard_core.settings.globs import PathColumnType
 from blizzard_core.settings.schema import RESCUED
 from blizzard_core.settings.sources import SourceSettings
 from blizzard_core.storage.protocol import Entry, Storage, is_hidden

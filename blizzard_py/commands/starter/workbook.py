@@ -13,7 +13,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
-from blizzard_core.settings.data_address import column_letters, parse_address
+from blizzard_core.settings.format_options import column_letters, parse_address
 from blizzard_core.settings.formats import ExcelOptions
 from blizzard_py.commands.starter.heads import Recognized
 from blizzard_py.formats.excel.cells import TEXT

@@ -11,7 +11,7 @@ from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
-from blizzard_core.settings.data_address import column_letters, column_number
+from blizzard_core.settings.format_options import column_letters, column_number
 from blizzard_py.formats.excel.cells import ERROR, LITERAL, MOMENT, NO_VALUE, TEXT
 from blizzard_py.formats.letters.header import SHEET, header_text
 from blizzard_py.formats.letters.reading import Number

@@ -12,7 +12,7 @@ from typing import Any
 import pyarrow as pa
 
 from blizzard_core.limits import EXCEL_ROW_BYTES
-from blizzard_core.settings.data_address import (
+from blizzard_core.settings.format_options import (
     DataAddress,
     column_letters,
     column_number,

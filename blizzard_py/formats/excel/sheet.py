@@ -7,7 +7,7 @@ from collections.abc import Iterator
 from dataclasses import dataclass
 
 from blizzard_core.limits import EXCEL_CELLS, EXCEL_ROW_BYTES
-from blizzard_core.settings.data_address import (
+from blizzard_core.settings.format_options import (
     LAST_COLUMN,
     LAST_ROW,
     DataAddress,

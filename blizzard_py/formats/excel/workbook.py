@@ -9,7 +9,7 @@ from dataclasses import dataclass, field
 from urllib.parse import unquote
 
 from blizzard_core.limits import EXCEL_CELLS, EXCEL_PART_BYTES, EXCEL_TEXT_BYTES
-from blizzard_core.settings.data_address import is_cell
+from blizzard_core.settings.format_options import is_cell
 from blizzard_py.formats.excel.archive import Archive, part_name
 from blizzard_py.formats.excel.cells import moment_kind, unescaped
 from blizzard_py.formats.excel.elements import (

@@ -12,7 +12,7 @@ from typing import Any, Literal, get_args
 import pyarrow as pa
 
 from blizzard_core.limits import FOOTER_LEVELS, LETTER_COLUMNS
-from blizzard_core.settings.data_address import LAST_COLUMN, column_number
+from blizzard_core.settings.format_options import LAST_COLUMN, column_number
 from blizzard_core.table.extent import children
 from blizzard_py.formats.letters.types import type_of
 from blizzard_py.formats.nested_arrays import leaf_types

@@ -7,8 +7,8 @@ from dataclasses import replace
 from typing import Any
 
 from blizzard_core.settings.base import MINUTE
-from blizzard_core.settings.list_budget import LONGEST_SECS, cost_of, currency_of, least_budget
 from blizzard_core.settings.sources import SourceSettings
+from blizzard_core.settings.store_use import LONGEST_SECS, cost_of, currency_of, least_budget
 from blizzard_core.watermark.progress import Progress, gaps
 from blizzard_py.sources.files.late_file_sweep import interval_of, sweeps
 from blizzard_py.sources.files.scan_pacing import limits_of

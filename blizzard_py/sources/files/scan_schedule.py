@@ -34,7 +34,7 @@ from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from functools import lru_cache
 
-from blizzard_core.settings.list_budget import HOT_SHARE
+from blizzard_core.settings.store_use import HOT_SHARE
 from blizzard_core.storage.protocol import Range
 from blizzard_core.storage.ranges import Ranges
 from blizzard_core.watermark.cover import choose_ranges, covers

@@ -9,9 +9,8 @@ import pytest
 from pydantic import ValidationError
 
 from blizzard_core.redact import redacted
-from blizzard_core.settings.notifications import NotificationSettings
-from blizzard_core.settings.queue_uri import kind_of
 from blizzard_core.settings.sources import SourceSettings
+from blizzard_core.settings.store_use import NotificationSettings, kind_of
 from tests.support.flat_settings import settings_of
 from tests.support.settings_documents import changed, is_reported, load, problems, with_changes
 

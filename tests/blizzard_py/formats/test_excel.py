@@ -13,7 +13,7 @@ import openpyxl
 import pytest
 from pydantic import ValidationError
 
-from blizzard_core.settings.data_address import DataAddress, column_letters, parse_address
+from blizzard_core.settings.format_options import DataAddress, column_letters, parse_address
 from blizzard_core.settings.schema import FieldType
 from blizzard_py.formats.excel import records as excel
 from blizzard_py.formats.excel.cells import moment_kind, unescaped

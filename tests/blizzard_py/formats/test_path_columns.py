@@ -9,7 +9,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from blizzard_core.settings.path_columns import PathColumnType, check_path_template
+from blizzard_core.settings.globs import PathColumnType, check_path_template
 from blizzard_py.formats.path_columns import path_values
 from blizzard_py.job import FieldSpec
 from blizzard_py.kernels.write.partition import value_directory

@@ -9,7 +9,7 @@ from itertools import pairwise
 
 import pytest
 
-from blizzard_core.settings.list_budget import LONGEST_SECS, least_budget
+from blizzard_core.settings.store_use import LONGEST_SECS, least_budget
 from blizzard_core.storage.ranges import Ranges
 from blizzard_core.watermark.progress import Progress, gaps
 from blizzard_py.sources.files.scan_schedule import (

@@ -76,7 +76,7 @@ class CopiedOutputs:
     def _with_room(self, plan: CopyPlan, directory: str) -> JoinedFile | None:
         """Return the output for a whole file; None if the file fills outputs of its own."""
         entries = sum(len(group.entry) for group in plan.groups)
-        if plan.size > self._form.file_bytes or entries > _ENTRIES_BYTES:
+        if plan.size > self._form.layout.file_bytes or entries > _ENTRIES_BYTES:
             return None
         place = (directory, plan.schema)
         if self._shared is not None and (
@@ -98,7 +98,7 @@ class CopiedOutputs:
 
     def _has_room(self, joined: JoinedFile, size: int, entries: int) -> bool:
         return (
-            joined.size + size <= self._form.file_bytes
+            joined.size + size <= self._form.layout.file_bytes
             and joined.footer_bytes + entries <= _ENTRIES_BYTES
         )
 
@@ -150,7 +150,7 @@ class RowGroupCopier(CopiedOutputs):
         if why := reason_to_decode(settings):
             self._none = CopyPlan(f"all row groups were decoded: {why}")
         else:
-            self._rules = CopyRules(form.schema, form.file_bytes, options)
+            self._rules = CopyRules(form.schema, form.layout.file_bytes, options)
 
     def plan(self, file: OpenFile) -> CopyPlan:
         """Return the row groups of a file to copy. Raises `FileFailed` as `CopyRules.plan`."""

@@ -5,7 +5,7 @@ from __future__ import annotations
 import contextlib
 from collections.abc import Collection, Iterator, Sequence
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import pyarrow as pa
 import pyarrow.compute as pc
@@ -17,9 +17,6 @@ from blizzard_core.storage.protocol import Storage
 from blizzard_core.table.nan_columns import nan_columns
 from blizzard_py.job import OutputLayout, SortKey
 
-if TYPE_CHECKING:  # a worker needs no settings of tables
-    from blizzard_core.settings.tables import ParquetCompression
-
 # Enough to distinguish a column of some thousand values from one that never repeats.
 _SAMPLE_ROWS = 1 << 14
 _SAMPLE_SLICES = 8
@@ -30,17 +27,10 @@ _LONG_VALUES = 64 << 10
 
 @dataclass(frozen=True, slots=True)
 class ParquetFormat:
-    """The format of Parquet files.
-
-    ``file_bytes`` is the stored size of a full file; ``row_group_bytes`` counts Arrow data. With
-    ``sort_by`` the rows of each file are in that order.
-    """
+    """The format of Parquet files: the columns in them, and what their layout says."""
 
     schema: pa.Schema
-    compression: ParquetCompression
-    file_bytes: int
-    row_group_bytes: int = 64 << 20
-    sort_by: tuple[SortKey, ...] = ()
+    layout: OutputLayout
 
 
 class ParquetFile:
@@ -164,14 +154,14 @@ def _leaves(path: str, values: pa.Array) -> Iterator[tuple[str, pa.Array]]:
 
 
 def _writer(sink: Any, form: ParquetFormat, sample: pa.Table) -> pq.ParquetWriter:
-    suited = encodings(sample)
+    suited, compression = encodings(sample), form.layout.compression
     return pq.ParquetWriter(
         sink,
         form.schema,
-        compression="none" if form.compression == "uncompressed" else form.compression,
+        compression="none" if compression == "uncompressed" else compression,
         use_dictionary=suited.dictionary,
         write_statistics=suited.statistics,
-        sorting_columns=_sorting_columns(form.schema, form.sort_by) or None,
+        sorting_columns=_sorting_columns(form.schema, form.layout.sort_by) or None,
     )
 
 
@@ -187,10 +177,4 @@ def _sorting_columns(schema: pa.Schema, keys: Sequence[SortKey]) -> list[pq.Sort
 def output_format(layout: OutputLayout, schema: pa.Schema) -> ParquetFormat:
     """Return the format of files with such rows: without columns that are in the directory."""
     moved = {rule.column for rule in layout.partition_rules if rule.moves}
-    return ParquetFormat(
-        pa.schema([field for field in schema if field.name not in moved]),
-        layout.compression,
-        layout.file_bytes,
-        layout.row_group_bytes,
-        layout.sort_by,
-    )
+    return ParquetFormat(pa.schema([each for each in schema if each.name not in moved]), layout)

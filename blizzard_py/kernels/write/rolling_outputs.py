@@ -85,7 +85,7 @@ class OutputSet:
         self._unit = unit
         self._names = names
         self._form = form
-        self._row_group_bytes = min(form.row_group_bytes, form.file_bytes)
+        self._row_group_bytes = min(form.layout.row_group_bytes, form.layout.file_bytes)
         self._directories: dict[str, int] = {}
         self._waiting: list[tuple[Codes | int, pa.Table]] = []
         self._waiting_bytes = 0
@@ -158,7 +158,7 @@ class OutputSet:
         waiting.clear()
         names = list(self._directories)
         counts = np.bincount(codes).tolist()
-        keys = self._form.sort_by
+        keys = self._form.layout.sort_by
         if not keys and counts[-1] == len(codes):
             yield names[-1 + len(counts)], table
             return
@@ -177,12 +177,12 @@ class OutputSet:
         """Put a directory's drained rows into its file, or on the disk."""
         shelf = self._shelves.get(directory)
         bytes_ = rows.nbytes + (shelf.bytes if shelf else 0)
-        if self._form.sort_by:
+        if self._form.layout.sort_by:
             self._shelve(directory, rows)
-            if bytes_ >= self._form.file_bytes:
+            if bytes_ >= self._form.layout.file_bytes:
                 if self._ratio is None:
                     self._ratio = rows.nbytes / stored_bytes(rows, self._form)
-                if bytes_ >= self._form.file_bytes * min(self._ratio, _MAX_RATIO):
+                if bytes_ >= self._form.layout.file_bytes * min(self._ratio, _MAX_RATIO):
                     self._write_sorted(directory)
                     self._finish(directory)
         elif bytes_ * _WORTH_WRITING >= self._row_group_bytes and (
@@ -194,7 +194,7 @@ class OutputSet:
 
     def _write_last(self, directory: str, rows: pa.Table | None) -> None:
         """Write all of a directory's rows that are in no file yet."""
-        if self._form.sort_by and directory in self._shelves:
+        if self._form.layout.sort_by and directory in self._shelves:
             if rows is not None:
                 self._shelve(directory, rows)
             self._write_sorted(directory)
@@ -214,7 +214,7 @@ class OutputSet:
         if self._spill is None:
             self._spill = Spill()
         shelf = self._shelves.setdefault(directory, _Shelf())
-        columns = [key.column for key in self._form.sort_by]
+        columns = [key.column for key in self._form.layout.sort_by]
         keys = self._spill.write(rows.select(columns)) if columns else []
         shelf.runs.append(SortedRun(self._spill.write(rows), keys))
         shelf.bytes += rows.nbytes
@@ -236,7 +236,7 @@ class OutputSet:
         at_once = math.ceil(shelf.rows / groups)
         assert self._spill is not None  # noqa: S101  # there is a shelf
         for rows in merged_runs(
-            shelf.runs, self._form.sort_by, self._spill, self._form.schema, at_once
+            shelf.runs, self._form.layout.sort_by, self._spill, self._form.schema, at_once
         ):
             self._open(directory, rows).write(rows)
         self._ratio = shelf.bytes / self._files[directory].bytes
@@ -245,7 +245,7 @@ class OutputSet:
         """Write one row group; close the file if another one would exceed its target size more."""
         file = self._open(directory, rows)
         file.write(rows)
-        if file.bytes + file.stored(self._row_group_bytes) // 2 >= self._form.file_bytes:
+        if file.bytes + file.stored(self._row_group_bytes) // 2 >= self._form.layout.file_bytes:
             self._finish(directory)
 
     def _open(self, directory: str, sample: pa.Table) -> ParquetFile:

@@ -19,6 +19,7 @@ from blizzard_core.storage.local import LocalStorage
 from blizzard_core.table.footer_check import FooterCheck
 from blizzard_core.table.schema_fit import SchemaMismatch
 from blizzard_py.engines.spark.engine import SparkEngine
+from blizzard_py.job import OutputLayout
 from blizzard_py.kernels.write.joined_file import JoinedFile
 from blizzard_py.kernels.write.parquet_file import ParquetFormat
 from tests.support.thrift_tree import Tree, edited
@@ -83,7 +84,8 @@ def file_of(table: pa.Table, **way: Any) -> bytes:
 
 def joined(folder: Path, files: list[bytes], schema: pa.Schema = SCHEMA) -> tuple[Path, JoinedFile]:
     storage = LocalStorage(str(folder))
-    file = JoinedFile(storage, ParquetFormat(schema, "snappy", 1 << 30), "joined.parquet", "the/id")
+    form = ParquetFormat(schema, OutputLayout("snappy", 1 << 30))
+    file = JoinedFile(storage, form, "joined.parquet", "the/id")
     for data in files:
         file.add(data)
     file.finish()

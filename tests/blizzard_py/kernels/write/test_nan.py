@@ -12,6 +12,7 @@ import pytest
 from blizzard_core.handover.outputs import NAN_COLUMNS_KEY, nan_columns_of
 from blizzard_core.storage.local import LocalStorage
 from blizzard_core.table.nan_columns import nan_columns
+from blizzard_py.job import OutputLayout
 from blizzard_py.kernels.write.parquet_file import ParquetFormat
 from blizzard_py.kernels.write.rolling_outputs import OutputSet, StagedNames
 
@@ -44,7 +45,7 @@ def test_columns_with_nan_are_known_by_number(
 def test_the_footer_names_the_columns_that_hold_nan(
     tmp_path: Path, rows: list[dict[str, Any]], expected: set[int]
 ) -> None:
-    form = ParquetFormat(SCHEMA, "snappy", 1 << 27)
+    form = ParquetFormat(SCHEMA, OutputLayout("snappy", 1 << 27))
     outputs = OutputSet(LocalStorage(str(tmp_path)), StagedNames("s", "p", "t", 1), form)
     for row in rows:
         outputs.add("", pa.Table.from_pylist([row], SCHEMA))

@@ -21,7 +21,7 @@ from hypothesis import strategies as st
 
 from blizzard_core.errors import StorageError
 from blizzard_core.storage.local import LocalStorage
-from blizzard_py.job import PartitionRule, SortKey, StagedOutput
+from blizzard_py.job import OutputLayout, PartitionRule, SortKey, StagedOutput
 from blizzard_py.kernels.write import rolling_outputs as write
 from blizzard_py.kernels.write.parquet_file import ParquetFormat, encodings
 from blizzard_py.kernels.write.partition import RowDirectories, place_rows
@@ -51,7 +51,8 @@ def output_set(
 ) -> OutputSet:
     given_ = {"compression": "snappy", "file_bytes": 128 * MIB, **form}
     names = StagedNames("s", "p", "t", 1)
-    return OutputSet(sink or Unsynced(str(folder)), names, ParquetFormat(schema, **given_))
+    form = ParquetFormat(schema, OutputLayout(**given_))
+    return OutputSet(sink or Unsynced(str(folder)), names, form)
 
 
 def events(rows: int, seed: int = 0) -> pa.Table:

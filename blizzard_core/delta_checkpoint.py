@@ -6,6 +6,7 @@ Both formats of checkpoints are read alike: a row has one kind of action, and th
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping, Sequence
+from functools import partial
 from typing import Any
 
 import pyarrow as pa
@@ -34,7 +35,7 @@ def column_batches(
     source = (
         pa.BufferReader(storage.read(path))
         if size is None
-        else pa.PythonFile(RangeFile(storage, path, size), mode="r")
+        else pa.PythonFile(RangeFile(partial(storage.read_range, path), size), mode="r")
     )
     try:
         with pq.ParquetFile(source) as file:

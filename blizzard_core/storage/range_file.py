@@ -3,23 +3,19 @@
 from __future__ import annotations
 
 import io
-from typing import Protocol
+from collections.abc import Callable
+from typing import TypeAlias
 
-
-class Ranged(Protocol):
-    """A reader of parts of objects; every `Storage` does."""
-
-    def read_range(self, path: str, start: int, end: int) -> bytes:
-        """Return the bytes from ``start`` to ``end``, or to the object's end."""
+# Returns the bytes of an object from the first number to the second, or to its end.
+ReadRange: TypeAlias = Callable[[int, int], bytes]
 
 
 class RangeFile(io.RawIOBase):
     """A file for Arrow's readers: random access, one request per read, no buffer."""
 
-    def __init__(self, storage: Ranged, path: str, size: int) -> None:
+    def __init__(self, read_range: ReadRange, size: int) -> None:
         super().__init__()
-        self._storage = storage
-        self._path = path
+        self._read_range = read_range
         self._size = size
         self._at = 0
 
@@ -42,6 +38,6 @@ class RangeFile(io.RawIOBase):
         end = self._size if size is None or size < 0 else min(self._size, self._at + size)
         if end <= self._at:
             return b""
-        data = self._storage.read_range(self._path, self._at, end)
+        data = self._read_range(self._at, end)
         self._at += len(data)
         return data

@@ -23,8 +23,7 @@ from typing import ParamSpec, Self, TypeVar, cast
 
 import pyarrow as pa
 
-from blizzard_py.formats.columnar.messages import Line
-from blizzard_py.formats.columnar.own_process import OwnProcess
+from blizzard_py.formats.columnar.messages import Line, OwnProcess
 
 
 def prepare_process() -> None:

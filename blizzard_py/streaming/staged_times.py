@@ -68,7 +68,7 @@ def _of_file(
     storage: Storage, rule: Rule, limits: Limits, newest_ms: int | None, output: StagedOutput
 ) -> list[TimeTally]:
     """Return the tally of each row group."""
-    place = RangeFile(storage, output.staged, output.size)
+    place = RangeFile(partial(storage.read_range, output.staged), output.size)
     with pq.ParquetFile(pa.PythonFile(place, mode="r")) as file:
         if rule.column not in file.schema_arrow.names:
             raise LookupError(rule.column)

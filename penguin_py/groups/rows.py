@@ -9,6 +9,7 @@ from __future__ import annotations
 import contextlib
 from collections.abc import Callable, Iterable, Iterator, Mapping
 from dataclasses import dataclass
+from functools import partial
 from typing import Any
 
 import pyarrow as pa
@@ -197,7 +198,7 @@ def open_parquet(
     Columns in ``dictionaries`` are read as such, which costs a fraction where values repeat.
     """
     try:
-        source = pa.PythonFile(RangeFile(storage, path, size), mode="r")
+        source = pa.PythonFile(RangeFile(partial(storage.read_range, path), size), mode="r")
         metadata = pq.read_metadata(source)
         there = {metadata.schema.column(index).path for index in range(metadata.num_columns)}
         with pq.ParquetFile(

@@ -9,7 +9,7 @@ from collections.abc import Callable
 from typing import ClassVar, ParamSpec, TypeVar
 
 from blizzard_py.formats.child_process import ChildProcess
-from blizzard_py.formats.columnar.own_process import OwnProcess
+from blizzard_py.formats.columnar.messages import OwnProcess
 
 P = ParamSpec("P")
 R = TypeVar("R")

@@ -11,6 +11,7 @@ from __future__ import annotations
 import io
 import json
 from collections.abc import Mapping
+from functools import partial
 from typing import Any
 
 from pyiceberg.catalog import Catalog
@@ -88,5 +89,6 @@ class _Input(InputFile):
     def open(self, seekable: bool = True) -> InputStream:
         """Open the file. Only a seekable file is read in parts; metadata are read whole."""
         if seekable:
-            return io.BufferedReader(RangeFile(self._storage, self._path, len(self)))
+            ranges = partial(self._storage.read_range, self._path)
+            return io.BufferedReader(RangeFile(ranges, len(self)))
         return io.BytesIO(self._storage.read(self._path))

@@ -28,14 +28,14 @@ from blizzard_py.formats.avro.values import (
     stored_type,
 )
 from blizzard_py.formats.avro.walk import damaged_block, record_ends
-from blizzard_py.formats.columnar.batches import BatchDecoder, piece_of_letters
+from blizzard_py.formats.columnar.batches import BatchFormat
 from blizzard_py.formats.columnar.letters import rows_header
 from blizzard_py.formats.letters.writing import encoded, json_texts_of, row_lines
 from blizzard_py.formats.protocol import (
     NO_OFFSET,
     OpenFile,
 )
-from blizzard_py.formats.typed_rows import TypedDecoder, TypedFormat, check_names, rows_of
+from blizzard_py.formats.typed_rows import TypedDecoder, check_names, rows_of
 from blizzard_py.job import RowSchema
 from blizzard_py.lines.failure import FileFailed, bounded
 from blizzard_py.lines.framing import CHUNK_BYTES, Piece, RefusedRecord
@@ -84,7 +84,7 @@ _REASON_CHARACTERS = 200
 
 
 @dataclass(frozen=True, slots=True)
-class AvroFormat(TypedFormat):
+class AvroFormat(BatchFormat):
     """Object container files as a `Format`."""
 
     options: AvroOptions
@@ -103,17 +103,6 @@ class AvroFormat(TypedFormat):
     def decoder(self, schema: RowSchema, *, tolerant: bool, fast: bool) -> AvroDecoder:  # noqa: ARG002  # there is no compiled code
         """Return the decoder of these columns."""
         return AvroDecoder(schema, self.options, tolerant=tolerant)
-
-    def letter_decoder(self, schema: RowSchema, *, tolerant: bool) -> BatchDecoder:
-        """Return the decoder of columns, which letters have."""
-        cuts = self.options.nanoseconds == "cut"
-        return BatchDecoder(schema, cuts_nanoseconds=cuts, tolerant=tolerant)
-
-    def letter_piece(
-        self, header: Mapping[str, Any], rows: Sequence[Mapping[str, Any]], schema: RowSchema
-    ) -> Piece:
-        """Return the rows as columns of the types that their file names."""
-        return piece_of_letters(header, rows, schema)
 
 
 def format_of(settings: AvroOptions) -> AvroFormat:

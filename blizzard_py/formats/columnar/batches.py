@@ -12,7 +12,9 @@ from typing import Any
 import pyarrow as pa
 
 from blizzard_core.errors import SourceError
-from blizzard_py.formats.columnar.calendars import Calendar, in_gregorian
+from blizzard_core.settings.format_options import AvroOptions
+from blizzard_core.settings.formats import FormatSettings, OrcOptions, ParquetOptions
+from blizzard_py.formats.columnar.calendars import Calendar, in_gregorian, unnamed_calendar
 from blizzard_py.formats.columnar.int96 import as_numbers, as_texts, read_times, with_nanoseconds
 from blizzard_py.formats.columnar.letters import batch_in, columns_in, rows_header
 from blizzard_py.formats.letters.writing import row_lines
@@ -85,17 +87,6 @@ def _count_values(array: pa.Array) -> int:
     return len(array)
 
 
-class OpenRanges:
-    """An open file's ranges, as readers of stores request them."""
-
-    def __init__(self, file: OpenFile) -> None:
-        self._file = file
-
-    def read_range(self, path: str, start: int, end: int) -> bytes:  # noqa: ARG002  # there is one file
-        """Return the bytes. Raises `FileFailed`."""
-        return self._file.read_range(start, end)
-
-
 @contextmanager
 def file_failures(where: str) -> Iterator[None]:
     """Turn the readers' `SourceError` into the failure of this file."""
@@ -106,61 +97,37 @@ def file_failures(where: str) -> Iterator[None]:
 
 
 class BatchFormat(TypedFormat):
-    """A format whose pieces are batches."""
+    """A format whose pieces are batches, or at least those of its letters."""
 
     __slots__ = ()
 
-    @property
-    def cuts_nanoseconds(self) -> bool:
-        """True if times lose their nanoseconds; else such a record is bad."""
-        return False
-
-    @property
-    def unknown_calendar(self) -> Calendar:
-        """The calendar of columns whose file does not name theirs."""
-        return "unknown"
-
     def letter_decoder(self, schema: RowSchema, *, tolerant: bool) -> BatchDecoder:
         """Return the decoder of batches."""
-        return BatchDecoder(
-            schema,
-            cuts_nanoseconds=self.cuts_nanoseconds,
-            unknown=self.unknown_calendar,
-            tolerant=tolerant,
-        )
+        return BatchDecoder(schema, self.options, tolerant=tolerant)
 
     def letter_piece(
         self, header: Mapping[str, Any], rows: Sequence[Mapping[str, Any]], schema: RowSchema
     ) -> Piece:
         """Return the rows as they were read."""
-        return piece_of_letters(header, rows, schema)
-
-
-def piece_of_letters(
-    header: Mapping[str, Any], rows: Sequence[Mapping[str, Any]], schema: RowSchema
-) -> Piece:
-    """Return rows of letters as a piece; see `TypedFormat.letter_piece`."""
-    columns = FileColumns(*columns_in(header))
-    check_names(columns.schema.names, schema)
-    batch = batch_in(header, rows)
-    cells = batch.num_rows * batch.num_columns
-    return Piece(b"", NO_OFFSET, cells, lines=len(rows), context=columns, rows=batch)
+        columns = FileColumns(*columns_in(header))
+        check_names(columns.schema.names, schema)
+        batch = batch_in(header, rows)
+        cells = batch.num_rows * batch.num_columns
+        return Piece(b"", NO_OFFSET, cells, lines=len(rows), context=columns, rows=batch)
 
 
 class BatchDecoder(TypedDecoder):
     """The second half of a format whose pieces are batches."""
 
-    def __init__(
-        self,
-        schema: RowSchema,
-        *,
-        tolerant: bool,
-        cuts_nanoseconds: bool = False,
-        unknown: Calendar = "unknown",
-    ) -> None:
+    def __init__(self, schema: RowSchema, options: FormatSettings, *, tolerant: bool) -> None:
         super().__init__(schema, tolerant=tolerant)
-        self._cuts = cuts_nanoseconds
-        self._unknown = unknown
+        self._cuts = (
+            isinstance(options, AvroOptions | OrcOptions | ParquetOptions)
+            and options.nanoseconds == "cut"
+        )
+        self._unknown: Calendar = "unknown"
+        if isinstance(options, ParquetOptions):
+            self._unknown = unnamed_calendar(options.datetime_rebase_mode)
 
     def rows(self, piece: Piece) -> BatchRows:
         """Return the batch's rows."""

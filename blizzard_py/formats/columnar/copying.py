@@ -38,7 +38,7 @@ from blizzard_core.table.row_groups import (
 )
 from blizzard_core.table.schema_fit import SchemaMismatch
 from blizzard_core.table.thrift import unreadable
-from blizzard_py.formats.columnar.batches import OpenRanges, file_failures, has_times
+from blizzard_py.formats.columnar.batches import file_failures, has_times
 from blizzard_py.formats.columnar.calendars import calendars_of
 from blizzard_py.formats.columnar.formats import ParquetFiles
 from blizzard_py.formats.columnar.messages import DecodeCommand
@@ -127,7 +127,7 @@ class CopyRules:
         Raises `FileFailed` where the file cannot be read. A damaged footer is left to the decoder.
         """
         footer = _read_footer(file)
-        stored = StoredFile(OpenRanges(file), file.path, file.size, file.path)
+        stored = StoredFile.opened(file)
         if footer:
             with file_failures(file.path):
                 check_footer(stored, footer)
@@ -233,7 +233,7 @@ class CopyRules:
         if not groups or not names:
             yield from groups
             return
-        stored = StoredFile(OpenRanges(file), file.path, file.size, file.path)
+        stored = StoredFile.opened(file)
         numbers = tuple(group.number for group in groups)
         order = DecodeCommand(footer, file.size, numbers, names, allowed(file.size))
         with file_failures(file.path):

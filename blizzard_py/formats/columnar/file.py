@@ -35,7 +35,7 @@ class _FooterFile(RangeFile):
     """
 
     def __init__(self, stored: StoredFile) -> None:
-        super().__init__(stored.source, stored.path, stored.size)
+        super().__init__(stored.read_range, stored.size)
         self._stored = stored
         self.tail = b""
 

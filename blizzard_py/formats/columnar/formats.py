@@ -12,7 +12,6 @@ from blizzard_core.settings.formats import OrcOptions, ParquetOptions
 from blizzard_py.formats.columnar.batches import (
     BatchFormat,
     FileColumns,
-    OpenRanges,
     file_failures,
     pieces_of,
 )
@@ -21,7 +20,6 @@ from blizzard_py.formats.columnar.calendars import (
     Calendars,
     Mode,
     calendars_of,
-    unnamed_calendar,
 )
 from blizzard_py.formats.columnar.file import ParquetFooter, batches, opened
 from blizzard_py.formats.columnar.int96 import int96_columns
@@ -44,7 +42,7 @@ class ParquetFiles(BatchFormat):
 
     def pieces(self, file: OpenFile, schema: RowSchema) -> Iterator[Piece]:
         """Yield the batches of the row groups."""
-        stored = StoredFile(OpenRanges(file), file.path, file.size, file.path)
+        stored = StoredFile.opened(file)
         with file_failures(file.path), opened(stored) as parquet:
             about = parquet.metadata
             # The mode is the decoder's, since letters show what is stored.
@@ -60,16 +58,6 @@ class ParquetFiles(BatchFormat):
                 for piece in pieces_of(file, batches(parquet, numbers, wanted), columns):
                     yield replace(piece, skipped=skipped)
                     skipped = 0
-
-    @property
-    def cuts_nanoseconds(self) -> bool:
-        """True if the option says so."""
-        return self.options.nanoseconds == "cut"
-
-    @property
-    def unknown_calendar(self) -> Calendar:
-        """The calendar that the option says."""
-        return unnamed_calendar(self.options.datetime_rebase_mode)
 
 
 def columns_of(file: ParquetFooter, mode: Mode) -> FileColumns:
@@ -100,7 +88,7 @@ class OrcFiles(BatchFormat):
 
     def pieces(self, file: OpenFile, schema: RowSchema) -> Iterator[Piece]:
         """Yield the batches of all stripes."""
-        stored = StoredFile(OpenRanges(file), file.path, file.size, file.path, "ORC")
+        stored = StoredFile.opened(file, "ORC")
         command = DecodeCommand(b"", file.size, (), (), allowed(file.size), "orc schema")
         with file_failures(file.path):
             [nothing, *_] = decoded(stored, command)  # a second process answers again
@@ -112,11 +100,6 @@ class OrcFiles(BatchFormat):
             check_names(columns.schema.names, schema)
             command = command._replace(columns=tuple(columns.wanted(schema)), kind="orc")
             yield from pieces_of(file, decoded(stored, command), columns)
-
-    @property
-    def cuts_nanoseconds(self) -> bool:
-        """True if the option says so."""
-        return self.options.nanoseconds == "cut"
 
 
 def _julian_date(_number: int, kind: pa.DataType) -> Calendar:

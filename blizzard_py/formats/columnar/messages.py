@@ -1,9 +1,13 @@
-"""Commands to the process that decodes files, and the messages between it and its parent."""
+"""Processes of our own modules, and the messages between them and their parent."""
 
 from __future__ import annotations
 
+import os
 import socket
 import struct
+import subprocess
+import sys
+from collections.abc import Mapping
 from typing import Literal, NamedTuple
 
 # The kinds of answer, and the format of a requested range.
@@ -67,3 +71,26 @@ class Line:
     def close(self) -> None:
         """Close this end."""
         self._end.close()
+
+
+class OwnProcess:
+    """A clean interpreter with ``python -m module``, which gets its end of the line as a number."""
+
+    def __init__(self, module: str, stdout: int, environment: Mapping[str, str]) -> None:
+        own_end, theirs = socket.socketpair()
+        path = os.pathsep.join(filter(None, sys.path))
+        with theirs:
+            self.process = subprocess.Popen(  # noqa: S603  # our own module
+                [sys.executable, "-m", module, str(theirs.fileno())],
+                pass_fds=[theirs.fileno()],
+                stdin=subprocess.DEVNULL,
+                stdout=stdout,
+                env={**os.environ, "PYTHONPATH": path, **environment},
+            )
+        self.line = Line(own_end)
+
+    def kill(self) -> None:
+        """End the process."""
+        self.line.close()
+        self.process.kill()
+        self.process.wait()

@@ -16,7 +16,7 @@ import pickle
 import resource
 import socket
 import sys
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from contextlib import contextmanager
 from functools import partial
 from importlib import import_module
@@ -83,7 +83,7 @@ class _Parent:
         self._line, self._most = line, most
         self._lock = Lock()
 
-    def read_range(self, path: str, start: int, end: int) -> bytes:  # noqa: ARG002  # there is one file
+    def read_range(self, start: int, end: int) -> bytes:
         """Return bytes of the file. Raises `MemoryError` before it requests any."""
         if end - start > self._most:
             raise MemoryError
@@ -193,14 +193,10 @@ def _decode(file: _Parquet, order: DecodeCommand) -> Iterator[pa.RecordBatch]:
         expected = max(1, about.total_byte_size // max(1, about.num_rows))
         rows = max(1, min(BATCH_ROWS, BATCH_BYTES // expected))
         while True:
-            passed = 0
             try:
-                for batch in file.batches(group, order.columns, rows):
-                    behind = min(batch.num_rows, max(0, done - passed))
-                    passed += batch.num_rows
-                    if behind < batch.num_rows:
-                        yield batch.slice(behind)
-                        done = passed
+                for batch in rows_behind(file.batches(group, order.columns, rows), done):
+                    yield batch
+                    done += batch.num_rows
                 break
             except (MemoryError, pa.ArrowMemoryError):
                 if rows == 1:
@@ -213,10 +209,19 @@ def _decode(file: _Parquet, order: DecodeCommand) -> Iterator[pa.RecordBatch]:
             )
 
 
+def rows_behind(batches: Iterable[pa.RecordBatch], count: int) -> Iterator[pa.RecordBatch]:
+    """Yield what is behind the first ``count`` rows, also batches without rows there."""
+    for batch in batches:
+        passed = min(batch.num_rows, count)
+        count -= passed
+        if passed < batch.num_rows or not batch.num_rows:
+            yield batch.slice(passed)
+
+
 def _serve_orc(parent: _Parent, order: DecodeCommand) -> None:
     """Send the rows of an ORC file. Raises `_Refused` if they are others than its footer says."""
     orc = import_module("pyarrow.orc")
-    file = orc.ORCFile(pa.PythonFile(RangeFile(parent, "", order.size), mode="r"))
+    file = orc.ORCFile(pa.PythonFile(RangeFile(parent.read_range, order.size), mode="r"))
     if order.kind == "orc schema":
         notes = {JULIAN: b""} if has_julian_dates(file) else None
         parent.send(pa.RecordBatch.from_pylist([], file.schema.with_metadata(notes)))
@@ -254,7 +259,7 @@ def _orc_batches(parent: _Parent, file: Any, order: DecodeCommand) -> Iterator[p
         return
     # A scanner needs a third of the memory of whole stripes.
     ds = import_module("pyarrow.dataset")
-    source = pa.PythonFile(RangeFile(parent, "", order.size), mode="r")
+    source = pa.PythonFile(RangeFile(parent.read_range, order.size), mode="r")
     yield from (
         ds.OrcFileFormat()
         .make_fragment(source)
@@ -314,7 +319,7 @@ def _serve(line: Line, order: DecodeCommand) -> None:
     if order.kind.startswith("orc"):
         _serve_orc(parent, order)
         return
-    file = _Parquet(partial(RangeFile, parent, "", order.size), order)
+    file = _Parquet(partial(RangeFile, parent.read_range, order.size), order)
     _limit(_address_space_bytes() + order.allowed)
     if order.kind == "ranges":
         parent.send(as_batch(group_ranges(file.file, *order.columns)))

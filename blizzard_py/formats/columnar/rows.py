@@ -11,6 +11,7 @@ import subprocess
 from collections.abc import Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass
+from functools import partial
 
 import pyarrow as pa
 
@@ -24,19 +25,18 @@ from blizzard_core.limits import (
     TABLE_READER_PER_BYTE,
 )
 from blizzard_core.storage.protocol import Storage
-from blizzard_core.storage.range_file import Ranged
+from blizzard_core.storage.range_file import ReadRange
 from blizzard_core.table.schema_fit import SchemaMismatch
 from blizzard_core.table.thrift import STRUCT, skip_value
 from blizzard_py.formats.columnar import messages, process
-from blizzard_py.formats.columnar.own_process import OwnProcess
+from blizzard_py.formats.protocol import OpenFile
 
 
 @dataclass(frozen=True, slots=True)
 class StoredFile:
     """A file of which the decoding process requests ranges; ``where`` is its name in errors."""
 
-    source: Ranged
-    path: str
+    read_range: ReadRange
     size: int
     where: str
     kind: str = "Parquet"
@@ -44,7 +44,12 @@ class StoredFile:
     @classmethod
     def of(cls, storage: Storage, path: str, size: int) -> StoredFile:
         """Return a Parquet file of a store."""
-        return cls(storage, path, size, f"{storage.uri}/{path}")
+        return cls(partial(storage.read_range, path), size, f"{storage.uri}/{path}")
+
+    @classmethod
+    def opened(cls, file: OpenFile, kind: str = "Parquet") -> StoredFile:
+        """Return a file that is being read."""
+        return cls(file.read_range, file.size, file.path, kind)
 
     def damaged(self, why: str) -> SourceError:
         """Return the error for a file that Arrow cannot read."""
@@ -66,7 +71,7 @@ class ReaderEnded(Exception):
     """The process ended before it had answered; the text says how."""
 
 
-class RowReader(OwnProcess):
+class RowReader(messages.OwnProcess):
     """The decoding process and the connection to it."""
 
     def __init__(self) -> None:
@@ -155,12 +160,7 @@ def answers(file: StoredFile, order: messages.DecodeCommand) -> Iterator[pa.Reco
             done += batch.num_rows
     except ReaderEnded:
         end_idle()  # for their memory
-        passed = 0
-        for batch in _answers_of_one(file, order):
-            behind = min(batch.num_rows, max(0, done - passed))
-            passed += batch.num_rows
-            if behind < batch.num_rows or not batch.num_rows:
-                yield batch.slice(behind)
+        yield from process.rows_behind(_answers_of_one(file, order), done)
 
 
 def _answers_of_one(file: StoredFile, order: messages.DecodeCommand) -> Iterator[pa.RecordBatch]:
@@ -173,7 +173,7 @@ def _answers_of_one(file: StoredFile, order: messages.DecodeCommand) -> Iterator
         while (answer := reader.receive())[0] != messages.END:
             kind, content = answer
             if kind == messages.READ:
-                reader.send(file.source.read_range(file.path, *messages.RANGE.unpack(content)))
+                reader.send(file.read_range(*messages.RANGE.unpack(content)))
             elif kind == messages.BATCH:
                 with pa.ipc.open_stream(content) as stream:
                     yield from stream

@@ -41,7 +41,7 @@ def test_a_message_that_arrived_is_sent(ends: tuple[socket.socket, socket.socket
 def test_nothing_is_requested_without_memory(ends: tuple[socket.socket, socket.socket]) -> None:
     ours, theirs = ends
     with pytest.raises(MemoryError):
-        _Parent(Line(ours), 1 << 62).read_range("", 0, 1 << 61)
+        _Parent(Line(ours), 1 << 62).read_range(0, 1 << 61)
     theirs.setblocking(False)
     with pytest.raises(BlockingIOError):
         theirs.recv(1)

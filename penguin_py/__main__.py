@@ -90,7 +90,7 @@ def validate(config: Path, online: bool) -> int:
     """Check CONFIG and report every problem at once (exit code 2). --online is `doctor`."""
     if online:
         return _examine(config, as_json=False)
-    from blizzard_core.settings.checks.keyed import keyed_notes
+    from blizzard_core.settings.checks.tables import keyed_notes
     from blizzard_core.settings.load import load_config
     from penguin_py.settings import check_stores, tables_of
 

@@ -13,7 +13,7 @@ from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field, replace
 
 from blizzard_core.handover.outputs import committer_app
-from blizzard_core.settings.checks.keyed import keyed_name, sequence_of
+from blizzard_core.settings.checks.tables import keyed_name, sequence_of
 from blizzard_core.settings.document import AnySource, Config, PipelineSettings
 from blizzard_core.settings.keyed import DeleteCondition, KeyedSettings, parse_condition
 from blizzard_core.settings.needed_extras import check_extras, store_extras

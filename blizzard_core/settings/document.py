@@ -31,10 +31,6 @@ from blizzard_core.settings.secret_files import SecretFiles
 from blizzard_core.settings.sources import OnBadRecord, SourceSettings
 from blizzard_core.settings.tables import SinkSettings, TableSettings
 
-_SORTABLE_TYPES = frozenset(
-    {"string", "int32", "int64", "float32", "float64", "boolean", "timestamp", "date"}
-)
-
 
 def _kind_of(data: Any) -> str:
     kind = data.get("kind", "files") if isinstance(data, dict) else getattr(data, "kind", "files")
@@ -122,86 +118,6 @@ class PipelineSettings(Settings):
     """A second table with the current row of each key; default: none."""
     error_handling: ErrorSettings = Field(default_factory=ErrorSettings)
     """Handling of bad records and files."""
-
-    def problems(self) -> Iterator[str]:
-        """Yield what of it contradicts other parts of it."""
-        yield from self._metadata_problems()
-        yield from self._limit_problems()
-        yield from self._unit_problems()
-        yield from self._key_problems()
-        yield from self._output_problems()
-
-    def _metadata_problems(self) -> Iterator[str]:
-        field_names = {field.name.lower() for field in self.fields}
-        # Partition keys need no check: they may not begin with an underscore, as all of these do.
-        for name in self.sink.metadata_columns:
-            if name in field_names:
-                yield (
-                    f"sink.metadata_columns {name!r} is given twice or is also a field of the"
-                    " schema; leave it out or rename the field"
-                )
-            field_names.add(name)
-
-    def _limit_problems(self) -> Iterator[str]:
-        given = self.error_handling.advanced.model_fields_set
-        if "max_expansion" in given and not self.file_sources:
-            yield (
-                "error_handling.advanced.max_expansion is for sources of kind files: tables and"
-                " APIs have no such limit; leave it out"
-            )
-
-    def _unit_problems(self) -> Iterator[str]:
-        if any(source.units is not None for source in self.file_sources.values()):
-            if "_source_file" not in self.sink.metadata_columns:
-                yield (
-                    "units of files needs _source_file among sink.metadata_columns: rows"
-                    " of a file that comes again are found by it"
-                )
-            if self.transform is not None or self.deduplicate_by:
-                yield (
-                    "units of files goes with neither transform nor deduplicate_by: their rows are"
-                    " not of one file each"
-                )
-
-    def _key_problems(self) -> Iterator[str]:
-        types = self.field_types
-        for place, name in enumerate(self.deduplicate_by):
-            if types.get(name) == "map":
-                yield f"deduplicate_by names {name!r}: maps cannot be compared"
-            if name not in types and not self.schema_.infer:
-                yield (
-                    f"deduplicate_by: {self.no_field(name)}"
-                    " (duplicates are removed before the transform)"
-                )
-            if name in self.deduplicate_by[:place]:
-                yield f"deduplicate_by names {name!r} twice"
-
-    def _output_problems(self) -> Iterator[str]:
-        given = self.query
-        has_others = given is not None and (given.aggregates or given.join is not None)
-        if self.transform is not None or has_others:
-            # Only Spark knows the columns of a transform, an aggregate or a join. `blizzard
-            # validate` asks it.
-            return
-        fields = self.field_types
-        by = self.sink.partition_by
-        yield from (
-            f"sink.partition_by {text}"
-            for text in (by.problems(fields, self.no_field) if by else ())
-        )
-        moved = {c.column for c in by.columns if c.replaces_column} if by else set()
-        seen: set[str] = set()
-        for name, _ in self.sink.sort_keys:
-            kind = fields.get(name)
-            if kind is None:
-                yield f"sink.sort_by column {self.no_field(name)}"
-            elif kind not in _SORTABLE_TYPES:
-                yield f"sink.sort_by column {name!r} is {kind}, which has no order"
-            elif name in moved:
-                yield f"sink.sort_by column {name!r} has one value in all rows of a file"
-            elif name in seen:
-                yield f"sink.sort_by names {name!r} twice"
-            seen.add(name)
 
     @property
     def file_sources(self) -> dict[str, SourceSettings]:

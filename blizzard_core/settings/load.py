@@ -21,7 +21,7 @@ from pydantic import BaseModel, Tag, ValidationError
 
 from blizzard_core import redact
 from blizzard_core.errors import ConfigError
-from blizzard_core.settings.checks import CHECKS, Check
+from blizzard_core.settings.checks import Check, cross_field_problems
 from blizzard_core.settings.checks.places import conflicts
 from blizzard_core.settings.document import Config
 from blizzard_core.settings.formats import FORMATS
@@ -155,7 +155,7 @@ def load_config(
             ]
     problems += conflicts(document)
     if config is not None:
-        for check in (*CHECKS, *checks):
+        for check in (cross_field_problems, *checks):
             problems += [f"{document.locate(key)}: {text}" for key, text in check(config)]
     if config is not None and not problems and not config.pipelines and not config.tables:
         problems.append("(top level): give at least one entry under `pipelines` or `tables`")

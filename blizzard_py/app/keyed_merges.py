@@ -7,7 +7,7 @@ from dataclasses import replace
 
 from blizzard_core.delta_json import NEWEST, commit_entries, read_commit, version_of
 from blizzard_core.errors import NotFound
-from blizzard_core.settings.checks.keyed import keyed_name
+from blizzard_core.settings.checks.tables import keyed_name
 from blizzard_core.settings.document import PipelineSettings
 from blizzard_core.storage.opening import open_storage
 from blizzard_core.storage.protocol import Storage

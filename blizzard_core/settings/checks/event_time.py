@@ -26,19 +26,19 @@ _PLACE = frozenset({"_source_file", "_source_line"})
 _NO_KEY = frozenset({"map"})
 
 
-def event_time_problems(config: Config) -> Iterator[SettingProblem]:
-    """Every finding, in the order of the file."""
-    for name, pipeline in config.pipelines.items():
-        here: Key = ("pipelines", name)
-        yield from _of_own_blocks(pipeline, here)
-        yield from own_schema_problems(pipeline, here)
-        if pipeline.query is None and EMITTED_BATCH in pipeline.sink.metadata_columns:
-            text = f"{EMITTED_BATCH} is for pipelines with a query over event_time; leave it out"
-            yield SettingProblem((*here, "sink", "metadata_columns"), text)
-        if pipeline.query is not None:
-            yield from _of_query(config, pipeline, pipeline.query, here)
-        elif pipeline.event_time is not None:
-            yield from _of_watch(pipeline, pipeline.event_time, here)
+def event_time_problems(
+    config: Config, pipeline: PipelineSettings, here: Key
+) -> Iterator[SettingProblem]:
+    """Yield the problems of event time, and of fields that only some sources have."""
+    yield from _of_own_blocks(pipeline, here)
+    yield from own_schema_problems(pipeline, here)
+    if pipeline.query is None and EMITTED_BATCH in pipeline.sink.metadata_columns:
+        text = f"{EMITTED_BATCH} is for pipelines with a query over event_time; leave it out"
+        yield SettingProblem((*here, "sink", "metadata_columns"), text)
+    if pipeline.query is not None:
+        yield from _of_query(config, pipeline, pipeline.query, here)
+    elif pipeline.event_time is not None:
+        yield from _of_watch(pipeline, pipeline.event_time, here)
 
 
 def _of_query(

@@ -24,21 +24,20 @@ from blizzard_core.storage.opening import normalize_uri
 UNIT_COLUMN = "_unit"
 
 
-def query_problems(config: Config) -> Iterator[SettingProblem]:
-    """Yield the problems in the order of the file."""
-    for name, pipeline in config.pipelines.items():
-        for source_name, source in pipeline.query_sources.items():
-            here: Key = ("pipelines", name, "sources", source_name)
-            yield from _of_pipeline(pipeline, here, source)
-            connection = config.connections.get(source.connection)
-            if connection is None:
-                known = ", ".join(config.connections) or "none is given"
-                yield SettingProblem(
-                    (*here, "connection"),
-                    f"there is no connection of that name; known: {known}",
-                )
-            else:
-                yield from _of_connection(connection, here, source, pipeline.input_types)
+def query_problems(
+    config: Config, pipeline: PipelineSettings, here: Key
+) -> Iterator[SettingProblem]:
+    """Yield the problems of sources that read tables and APIs."""
+    for name, source in pipeline.query_sources.items():
+        where: Key = (*here, "sources", name)
+        yield from _of_pipeline(pipeline, where, source)
+        connection = config.connections.get(source.connection)
+        if connection is None:
+            known = ", ".join(config.connections) or "none is given"
+            text = f"there is no connection of that name; known: {known}"
+            yield SettingProblem((*where, "connection"), text)
+        else:
+            yield from _of_connection(connection, where, source, pipeline.input_types)
 
 
 def _of_pipeline(
@@ -219,30 +218,29 @@ def _type(of: TypeSettings) -> dict[str, object]:
     return {**of.model_dump(exclude={"nullable", "from_", "name", *inner}), **inner}
 
 
-def schema_problems(config: Config) -> Iterator[SettingProblem]:
-    """Yield the problems in the order of the file."""
-    for name, pipeline in config.pipelines.items():
-        yield from _of_fixed_columns(pipeline, name)
-        yield from _of_headers(pipeline, name)
-        if pipeline.transform is None:  # which may give columns other names
-            for where, fields in _all_fields(pipeline, name):
-                yield from (SettingProblem(where, text) for text in odd_names(fields))
-        if pipeline.schema_.evolve == "add":
-            here: Key = ("pipelines", name, "schema", "evolve")
-            for text in (*_of_growing(pipeline), *_of_tables(config, pipeline)):
-                yield SettingProblem(here, text)
+def schema_problems(
+    config: Config, pipeline: PipelineSettings, here: Key
+) -> Iterator[SettingProblem]:
+    """Yield the problems of fields, and of columns that are added."""
+    yield from _of_fixed_columns(pipeline, here)
+    yield from _of_headers(pipeline, here)
+    if pipeline.transform is None:  # which may give columns other names
+        for where, fields in _all_fields(pipeline, here):
+            yield from (SettingProblem(where, text) for text in odd_names(fields))
+    if pipeline.schema_.evolve == "add":
+        for text in (*_of_growing(pipeline), *_of_tables(config, pipeline)):
+            yield SettingProblem((*here, "schema", "evolve"), text)
 
 
-def _all_fields(pipeline: PipelineSettings, name: str) -> Iterator[tuple[Key, list[FieldSettings]]]:
+def _all_fields(pipeline: PipelineSettings, here: Key) -> Iterator[tuple[Key, list[FieldSettings]]]:
     """Yield the declared fields, and those that single sources have, with their places."""
-    yield ("pipelines", name, "schema", "fields"), pipeline.schema_.fields
-    for source_name, source in pipeline.sources.items():
+    yield (*here, "schema", "fields"), pipeline.schema_.fields
+    for name, source in pipeline.sources.items():
         if source.schema_ is not None:
-            here = ("pipelines", name, "sources", source_name, "schema", "fields")
-            yield here, source.schema_.fields
+            yield (*here, "sources", name, "schema", "fields"), source.schema_.fields
 
 
-def _of_fixed_columns(pipeline: PipelineSettings, name: str) -> Iterator[SettingProblem]:
+def _of_fixed_columns(pipeline: PipelineSettings, here: Key) -> Iterator[SettingProblem]:
     """Yield the fields that files of a format with columns of its own can never have."""
     for source_name, source in pipeline.file_sources.items():
         form = source.format
@@ -252,19 +250,19 @@ def _of_fixed_columns(pipeline: PipelineSettings, name: str) -> Iterator[Setting
         known = ", ".join(f"{column} ({kind})" for column, kind in columns.items())
         if pipeline.schema_.infer:
             yield SettingProblem(
-                ("pipelines", name, "schema", "infer"),
+                (*here, "schema", "infer"),
                 f"is not needed for format: {form.type}; declare in schema.fields: {known}",
             )
         for field in pipeline.fields_of(source_name):
             if field.type != columns.get(field.input_name) or field.unit != "iso":
                 yield SettingProblem(
-                    ("pipelines", name, "sources", source_name, "format"),
+                    (*here, "sources", source_name, "format"),
                     f"field {field.input_name!r} of type {field.type} is no column of format:"
                     f" {form.type}; it has {known}. Make other columns of them by transform",
                 )
 
 
-def _of_headers(pipeline: PipelineSettings, name: str) -> Iterator[SettingProblem]:
+def _of_headers(pipeline: PipelineSettings, here: Key) -> Iterator[SettingProblem]:
     """Yield the fields that no header names: its names are read without blanks around them."""
     for source_name, source in pipeline.file_sources.items():
         form = source.format
@@ -273,7 +271,7 @@ def _of_headers(pipeline: PipelineSettings, name: str) -> Iterator[SettingProble
             plain = field.input_name.strip()
             if plain != field.input_name:
                 yield SettingProblem(
-                    ("pipelines", name, "sources", source_name, "format"),
+                    (*here, "sources", source_name, "format"),
                     f"field {field.name!r} is filled from {field.input_name!r}, but names in a"
                     f" header are read without blanks around them; write {plain!r}",
                 )
@@ -300,15 +298,3 @@ def _of_tables(config: Config, pipeline: PipelineSettings) -> Iterator[str]:
             )
         elif not table.advanced.max_new_columns:
             yield f"add needs tables.{name}.advanced.max_new_columns above 0"
-
-
-def complete_and_clean_problems(config: Config) -> Iterator[SettingProblem]:
-    """Yield the problems in the order of the file."""
-    waits = "is not for a query over event_time: rows of settled files wait in its state"
-    for here, pipeline, source in config.file_sources():
-        if pipeline.query is not None and source.complete_after is not None:
-            text = f"{waits}; leave it out, and go by the watermark"
-            yield SettingProblem((*here, "complete_after"), text)
-        if pipeline.query is not None and source.clean is not None:
-            text = f"{waits}, which may have to be built again from the files; leave it out"
-            yield SettingProblem((*here, "clean"), text)

@@ -118,7 +118,7 @@ erp.watermark.columns: [id, updated_at], erp.watermark.reread: replace
 erp.watermark.reread: ~ => required with a look-back
 erp.format: csv => not for driver postgresql; leave it out
 pipelines.orders.error_handling: {advanced: {max_expansion: 9}}
-  => max_expansion is for sources of kind files @ pipelines.orders
+  => is for sources of kind files @ pipelines.orders.error_handling.advanced.max_expansion
 erp.watermark.backward: 0 => is only for a look-back @ erp.watermark.reread
 erp.watermark.key: [nr] => 'nr', which is not a field @ erp.watermark.reread
 erp.units: {partition: monthly}, erp.watermark: ~ => units are read whole; leave it out @ erp

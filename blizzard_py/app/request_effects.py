@@ -7,7 +7,7 @@ from __future__ import annotations
 
 import datetime as dt
 import hashlib
-from collections.abc import Callable, Container, Mapping
+from collections.abc import Container
 from dataclasses import fields
 from typing import Any
 
@@ -15,7 +15,6 @@ import msgspec
 
 from blizzard_core.errors import StateError, UnitError
 from blizzard_py.app import value_ranges
-from blizzard_py.app.queries.source_kinds import unit_source
 from blizzard_py.app.request_selector import RequestSelector
 from blizzard_py.connections.query_spec import Units
 from blizzard_py.edits import unit_edits
@@ -59,9 +58,8 @@ def effects_of(parts: SourceContext, source: Source[Any]) -> RequestEffects:
     """Return how a source executes requests. Connects to nothing."""
 
     def apply(state: SourceState, request: Request, now: float) -> Applied:
-        effect = _EFFECTS[request.kind]
         try:
-            return effect(parts, source, state, request, now)
+            return _applied(parts, source, state, request, now)
         except EditRefused as error:
             raise RequestRefused(str(error)) from error
         except UnitError as error:
@@ -119,24 +117,35 @@ def _field(spec: FieldSpec) -> dict[str, Any]:
     return found if spec.source else {k: v for k, v in found.items() if k != "source"}
 
 
-def _mark_units(
+def _applied(
     parts: SourceContext, source: Source[Any], state: SourceState, request: Request, now: float
 ) -> Applied:
-    found = look_of(parts, source, state, now)
+    match request.kind:
+        case "mark_units":
+            return _mark_units(parts, units_of(parts.name, source), state, request, now)
+        case "advance_watermark":
+            return _advance_watermark(parts, state, request, now)
+        case "reingest":
+            return _reingest(parts, source, state, request)
+        case "close_letters":
+            return Applied(state, {}, is_running=True)
+
+
+def _mark_units(
+    parts: SourceContext, source: UnitSource, state: SourceState, request: Request, now: float
+) -> Applied:
+    found = look(source, state, dt.datetime.fromtimestamp(now, dt.UTC))
     keys = tuple(dict.fromkeys(request.select["units"]))
     begins = {begin for begin, _ in found.laid.partitions}
     for key in keys:
-        if not _is_unit(parts, key, begins):
+        if not _is_unit(configured(source), key, begins):
             # Its mark would stay for ever, and what asked for it would count as done.
             raise RequestRefused(f"{shown(key)} is no unit of {parts.name}; see `blizzard plan`")
     return Applied(unit_edits.with_marks(state, found, keys), {"units": len(keys)})
 
 
-def _is_unit(parts: SourceContext, key: str, begins: Container[dt.datetime]) -> bool:
+def _is_unit(units: Units, key: str, begins: Container[dt.datetime]) -> bool:
     """Return whether a key may be a unit's. Asks nobody: values in a table may be any."""
-    assert parts.query_spec is not None  # noqa: S101  # the caller has looked
-    units = parts.query_spec.units
-    assert units is not None  # noqa: S101  # the same
     try:
         begin, name = key_parts(key)
         values_named(name, units.fields)
@@ -146,7 +155,7 @@ def _is_unit(parts: SourceContext, key: str, begins: Container[dt.datetime]) -> 
 
 
 def _advance_watermark(
-    parts: SourceContext, _source: Source[Any], state: SourceState, request: Request, now: float
+    parts: SourceContext, state: SourceState, request: Request, now: float
 ) -> Applied:
     # Arrow's functions, which no poll needs.
     from blizzard_py.edits.event_time import advance_watermark  # noqa: PLC0415  # see above
@@ -160,7 +169,7 @@ def _advance_watermark(
 
 
 def _reingest(
-    parts: SourceContext, source: Source[Any], state: SourceState, request: Request, _now: float
+    parts: SourceContext, source: Source[Any], state: SourceState, request: Request
 ) -> Applied:
     if request.select.get("values"):
         return value_ranges.accept_range(parts, source, state, request)
@@ -169,43 +178,18 @@ def _reingest(
             f"{parts.name}: a query over event time has passed what would come, so nothing is"
             " brought into windows that are published"
         )
-    if not parts.has_files:
-        _check_rows_request(parts, request)
-    return Applied(state, {}, is_running=True)
-
-
-def _check_rows_request(parts: SourceContext, request: Request) -> None:
-    """Raise `RequestRefused` for a request that only a source of files can execute."""
-    if not request.select.get("letters"):
+    if not parts.has_files and not request.select.get("letters"):
         raise RequestRefused(f"{parts.name}: has no files; only its dead letters can be replayed")
-    if request.options.get("mode") == "replace":
+    if not parts.has_files and request.options.get("mode") == "replace":
         raise RequestRefused(f"{parts.name}: has no files that could replace what they had")
-
-
-def _close_letters(
-    _parts: SourceContext, _source: Source[Any], state: SourceState, _request: Request, _now: float
-) -> Applied:
     return Applied(state, {}, is_running=True)
 
 
-_EFFECTS: Mapping[
-    str, Callable[[SourceContext, Source[Any], SourceState, Request, float], Applied]
-] = {
-    "mark_units": _mark_units,
-    "advance_watermark": _advance_watermark,
-    "reingest": _reingest,
-    "close_letters": _close_letters,
-}
-
-
-def look_of(
-    parts: SourceContext, source: Source[Any], state: SourceState, now: float
-) -> UnitOutlook:
-    """Return the units of a source at a time. Raises `EditRefused` for one without any."""
-    found = unit_source(source)
-    if found is None:
-        raise EditRefused(f"{parts.name} is not read by work units")
-    return look(found, state, dt.datetime.fromtimestamp(now, dt.UTC))
+def units_of(name: str, source: Source[Any]) -> UnitSource:
+    """Return the source of this name as one of units. Raises `EditRefused` for another one."""
+    if not isinstance(source, UnitSource):
+        raise EditRefused(f"{name} is not read by work units")
+    return source
 
 
 def look(source: UnitSource, state: SourceState, now: dt.datetime) -> UnitOutlook:

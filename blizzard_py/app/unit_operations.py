@@ -2,20 +2,20 @@
 
 from __future__ import annotations
 
-import contextlib
 import datetime as dt
 from collections.abc import Callable, Sequence
 from contextlib import closing
 from dataclasses import dataclass
 
-from blizzard_core.errors import NotFound, UnitError
+from blizzard_core.errors import UnitError
 from blizzard_core.settings.document import Config
-from blizzard_py.app.queries.source_kinds import unit_source
-from blizzard_py.app.request_effects import configured, look
+from blizzard_py.app.operations import chosen_letters
+from blizzard_py.app.request_effects import configured, look, units_of
+from blizzard_py.app.request_selector import close_letters
 from blizzard_py.app.submit import RequestOrder, Waits, submit_and_follow
 from blizzard_py.app.wiring import context_of, view_of
 from blizzard_py.dead_letters import reader as letters
-from blizzard_py.dead_letters.reader import DeadLetterObject, put_away
+from blizzard_py.dead_letters.reader import DeadLetterObject
 from blizzard_py.edits import checkpoint_edit, unit_edits
 from blizzard_py.edits.checkpoint_store import EditRefused
 from blizzard_py.ingest.source_view import SourceView
@@ -36,7 +36,7 @@ def high_edit(found: SourceView, unit: str, high: str) -> Edit:
 
     Raises `EditRefused`, `UnitError`, `Unavailable` where values stand in a table that gives none.
     """
-    source = _units_of(found)
+    source = units_of(found.name, found.source)
     zone, now = _zone(source), _now(found)
     key = key_of(unit, now, zone)
     to = None if high.strip().lower() == "none" else resolve(high, now, zone)
@@ -56,7 +56,7 @@ def units_between(
     """Return the units that have time from one end to the other. Raises `EditRefused`."""
     found = view_of(context_of(config, where))
     with closing(found):
-        source = _units_of(found)
+        source = units_of(found.name, found.source)
         now, zone = _now(found), _zone(source)
         try:
             span = (resolve(ends[0], now, zone), resolve(ends[1], now, zone))
@@ -77,18 +77,11 @@ class Letters:
 
 
 def letters_of_units(config: Config, where: tuple[str, str], letter_id: str | None) -> Letters:
-    """Return the open letters of a source, or the one of that id. Raises `EditRefused`."""
-    with closing(view_of(context_of(config, where))) as found:
-        parts = found.parts
-        chosen = [
-            each
-            for each in letters.objects(parts.stores.dlq, parts.letters_id)
-            if letter_id in {None, each.id}
-        ]
-        if letter_id is not None and not chosen:
-            raise EditRefused(f"--letter: {parts.name} has no open letters of that name")
-        keys = tuple(dict.fromkeys(key for each in chosen for key in _keys(parts, each)))
-        return Letters(tuple(each.id for each in chosen), keys)
+    """Return the open letters of a source, or the one of that id. Raises `ConfigError`."""
+    parts = context_of(config, where)
+    chosen = chosen_letters(parts, letter_id)
+    keys = tuple(dict.fromkeys(key for each in chosen for key in _keys(parts, each)))
+    return Letters(tuple(each.id for each in chosen), keys)
 
 
 def replay_units(
@@ -107,10 +100,7 @@ def replay_units(
     )
     if result.state == "done":
         # Whoever dies here has marked them: doing it once more reads them once more.
-        parts = context_of(config, where)
-        for each in found.letters:
-            with contextlib.suppress(NotFound):
-                parts.stores.dlq.rename(*put_away(parts.letters_id, each))
+        close_letters(context_of(config, where), found.letters, None)
     return result
 
 
@@ -122,13 +112,6 @@ def _keys(parts: SourceContext, found: DeadLetterObject) -> list[str]:
         key_parts(key, letter.uri)
         found_keys.append(key)
     return found_keys
-
-
-def _units_of(found: SourceView) -> UnitSource:
-    source = unit_source(found.source)
-    if source is None:
-        raise EditRefused(f"{found.name} is not read by work units")
-    return source
 
 
 def _zone(source: UnitSource) -> str:

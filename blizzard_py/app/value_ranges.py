@@ -9,7 +9,6 @@ from typing import Any
 
 from blizzard_core.errors import WatermarkError
 from blizzard_core.storage.protocol import Entry
-from blizzard_py.app.queries.source_kinds import window_source
 from blizzard_py.edits.checkpoint_edit import set_columns
 from blizzard_py.ingest.request_acceptance import Applied, PageRequest, RequestRefused, SelectedPage
 from blizzard_py.requests.document import Request
@@ -96,10 +95,9 @@ def preview_range(
 
 
 def _table_source(parts: SourceContext, source: Source[Any]) -> WindowSource:
-    found = window_source(source)
-    if found is None or found.query_spec.snapshot:
+    if not isinstance(source, WindowSource) or source.query_spec.snapshot:
         raise RequestRefused(f"{parts.name}: is no table or API that is read above a watermark")
-    return found
+    return source
 
 
 def _range_of(source: WindowSource, request: Request) -> ValueRange:

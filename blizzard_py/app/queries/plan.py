@@ -5,14 +5,15 @@ from __future__ import annotations
 import datetime as dt
 from collections.abc import Mapping
 from dataclasses import replace
-from typing import Any
+from typing import Any, cast
 
 from blizzard_core.errors import SourceError
-from blizzard_core.settings.connections import ConnectionSettings
 from blizzard_core.settings.document import QuerySettings
-from blizzard_py.app.queries.kinds import kind_of
+from blizzard_py.app.queries.kinds import QueryKind, kind_of
+from blizzard_py.app.source_kinds import PlanOptions
 from blizzard_py.connections.protocol import ReadBound, ReadSelection
 from blizzard_py.connections.sqlite_session import is_time, until
+from blizzard_py.ingest.source_view import SourceView
 from blizzard_py.reading import BoundKind, Window
 from blizzard_py.slices.calendars import lowest_wall
 from blizzard_py.slices.lookback import effective
@@ -31,19 +32,15 @@ PROMISES: Mapping[BoundKind, str] = {
 }
 
 
-def plan_of(
-    source: WindowSource,
-    state: SourceState,
-    settings: tuple[ConnectionSettings, QuerySettings, ReadSelection],
-    now: dt.datetime,
-    *,
-    offline: bool,
-) -> dict[str, Any]:
-    """Return the document of one source from its connection, settings and state.
+def plan_of(found: SourceView, state: SourceState, options: PlanOptions) -> dict[str, Any]:
+    """Return the document of one source from its settings and state.
 
-    ``now`` is aware. Raises `SourceError`, `StorageError`.
+    Raises `SourceError`, `StateError`, `StorageError`.
     """
+    found.check(state)
+    source, now, offline = cast("WindowSource", found.source), options.now, options.offline
     query_spec, known = source.query_spec, state.kind.columns or ColumnState()
+    settings, kind, selection = selection_of(options, found)
     if query_spec.snapshot:  # a window of everything, which no watermark begins
         known = known if offline else source.preview(state)
         known = replace(known, window=known.window or StoredWindow("clock"), watermark={})
@@ -53,11 +50,11 @@ def plan_of(
     if stored is not None:
         bound = ReadBound(stored.kind, windows.from_stored(stored.up_to))
     elif offline:
-        bound = _offline(settings[1], settings[2], now, watermark)
+        bound = _offline(settings, selection, now, watermark)
     else:
         bound = query_spec.connection.bound(query_spec.bound_kind, query_spec.settle_secs)
     if stored is None:
-        stored = windows.plan_window(known, query_spec, settings[2].fields, bound, now.timestamp())
+        stored = windows.plan_window(known, query_spec, selection.fields, bound, now.timestamp())
     tasks = known.tasks if known.window is not None else ()
     slices: tuple[tuple[str, Window], ...] = ()
     if stored is not None and query_spec.replaces:
@@ -70,11 +67,12 @@ def plan_of(
         stored = stored if tasks else None
     query, request = None, None
     if stored is not None:
-        query, request = kind_of(settings[1]).show_window(
-            settings[0].driver, query_spec.connection, settings[2], windows.window_of(stored)
+        window = windows.window_of(stored)
+        query, request = kind.show_window(
+            query_spec.access.driver, query_spec.connection, selection, window
         )
     return {
-        "kind": settings[1].kind,
+        "kind": settings.kind,
         "state": state.position.progress.state,
         "watermark": dict(known.watermark),
         "effective": windows.to_stored(effective(watermark, query_spec.backward, now)),
@@ -89,12 +87,23 @@ def plan_of(
         "query": query,
         "request": request,
         "tasks": [{"name": task.name, "where": task.where} for task in tasks],
-        "reread": settings[1].marks.reread,
+        "reread": settings.marks.reread,
         "replaces": [[slices[0][0], f"{source.id}0"]] if slices else [],
         "warnings": []
         if query_spec.snapshot
         else [f"{bound.kind}: {PROMISES[bound.kind]}", *bound.warnings],
     }
+
+
+def selection_of(
+    options: PlanOptions, found: SourceView
+) -> tuple[QuerySettings, QueryKind[Any], ReadSelection]:
+    """Return a source's settings, their kind, and the rows and columns to read."""
+    pipeline = options.config.pipelines[found.pipeline]
+    settings = pipeline.query_sources[found.source_name]
+    driver = options.config.connections[settings.connection].driver
+    kind = kind_of(settings)
+    return settings, kind, kind.selection(pipeline, settings, driver)
 
 
 def _offline(

@@ -7,33 +7,24 @@ from dataclasses import replace
 from functools import partial
 from typing import Any, cast
 
+from blizzard_core.errors import BlizzardError
 from blizzard_core.text import counted, printable
-from blizzard_py.app.queries.kinds import kind_of as query_kind_of
 from blizzard_py.app.source_kinds import SHOWN_NAMES, PlanOptions
-from blizzard_py.connections.protocol import ReadSelection
 from blizzard_py.explain import Explanation, Located, TaskEvidence
 from blizzard_py.explain import explain as explain_item
 from blizzard_py.ingest.source_view import SourceView
 from blizzard_py.slices.instants import stamp
 from blizzard_py.slices.notation import short_text
-from blizzard_py.slices.units.state import unit_key
+from blizzard_py.slices.units.planner import PlannedUnit
+from blizzard_py.slices.units.state import key_parts, unit_key
 from blizzard_py.sources.context import SourceContext
 from blizzard_py.sources.protocol import Opener, Source
+from blizzard_py.sources.tables import unit_plans
 from blizzard_py.sources.tables.source import WindowSource
 from blizzard_py.sources.tables.units import UnitSource
 from blizzard_py.sources.tables.window_tasks import is_item_name, item_name
 from blizzard_py.state.checkpoint_file import read_state
 from blizzard_py.state.source_state import SourceState
-
-
-def window_source(source: Source[Any]) -> WindowSource | None:
-    """Return the source if it is read window by window, else None."""
-    return source if isinstance(source, WindowSource) else None
-
-
-def unit_source(source: Source[Any]) -> UnitSource | None:
-    """Return the source if it is read unit by unit, else None."""
-    return source if isinstance(source, UnitSource) else None
 
 
 class WindowKind:
@@ -47,12 +38,7 @@ class WindowKind:
         # What shows statements, which no daemon needs.
         from blizzard_py.app.queries.plan import plan_of  # noqa: PLC0415  # see above
 
-        found.check(state)
-        settings = options.config.pipelines[found.pipeline].query_sources[found.source_name]
-        connection = options.config.connections[settings.connection]
-        query = (connection, settings, _selection(options, found))
-        source = cast("WindowSource", found.source)
-        return plan_of(source, state, query, options.now, offline=options.offline)
+        return plan_of(found, state, options)
 
     def explain(self, parts: SourceContext, source: Source[Any], place: Located) -> Explanation:
         state = read_state(parts.stores.sink, parts.id) or SourceState()
@@ -95,34 +81,61 @@ class UnitKind:
         # What shows statements, which no daemon needs.
         from blizzard_py.app.queries.unit_plan import unit_plan_of  # noqa: PLC0415  # see above
 
-        found.check(state)
-        settings = options.config.pipelines[found.pipeline].query_sources[found.source_name]
-        return unit_plan_of(
-            cast("UnitSource", found.source),
-            state,
-            (found.id, settings, _selection(options, found)),
-            options.now,
-            offline=options.offline,
-            everything=options.everything,
-        )
+        return unit_plan_of(found, state, options)
 
     def explain(self, parts: SourceContext, source: Source[Any], place: Located) -> Explanation:
-        from blizzard_py.app.queries.unit_explain import explain_unit  # noqa: PLC0415  # as above
-
-        return explain_unit(parts, cast("UnitSource", source), place.uri, place.path or "")
+        state = read_state(parts.stores.sink, parts.id) or SourceState()
+        source.check(state)
+        name, planned = place.path or "", list[PlannedUnit]()
+        try:
+            planned = list(cast("UnitSource", source).preview(state).due.units)
+        except BlizzardError:
+            if not name:
+                raise
+        if not name:
+            first = next((u for u in planned if u.execute), planned[0] if planned else None)
+            name = "" if first is None else _key(first)
+        found = explain_item(parts, source, Located(place.uri, parts.name, name, "names it", ()))
+        unit = next((u for u in planned if _key(u) == name), None)
+        task = TaskEvidence(None, None, _unit_document(state, name, unit))
+        return replace(found, uri=name, file=None, task=task)
 
     def effect(self, found: SourceView, _before: SourceState, after: SourceState) -> Iterator[str]:
         due = [u for u in cast("UnitSource", found.source).preview(after).due.units if u.execute]
         yield f"the next poll would read {counted(len(due), 'unit')}" + (":" if due else "")
         for unit in due[:SHOWN_NAMES]:
-            name = unit_key(unit.partition[0], unit.name)
-            yield printable(f"  {name} from {stamp(unit.start)} to {stamp(unit.end)}")
+            yield printable(f"  {_key(unit)} from {stamp(unit.start)} to {stamp(unit.end)}")
         if after.kind.units is not None and after.kind.units.anew:
             yield "and with the first of them replace all that the source has published"
 
 
-def _selection(options: PlanOptions, found: SourceView) -> ReadSelection:
-    pipeline = options.config.pipelines[found.pipeline]
-    settings = pipeline.query_sources[found.source_name]
-    driver = options.config.connections[settings.connection].driver
-    return query_kind_of(settings).selection(pipeline, settings, driver)
+def _key(unit: PlannedUnit) -> str:
+    return unit_key(unit.partition[0], unit.name)
+
+
+def _unit_document(
+    state: SourceState, name: str, unit: PlannedUnit | None
+) -> dict[str, Any] | None:
+    """Return what is known of the unit."""
+    known = state.kind.units
+    if known is None:
+        return None
+    own = known.open.get(name)
+    document: dict[str, Any] = {"last_group": state.ids.group_seq or None}
+    if own is not None:
+        document |= {
+            "high_watermark": own.high,
+            "read_at": own.read_at,
+            "slices": list(own.slices),
+            "failures": own.failures,
+            "next_try": own.next_try,
+            "error": own.error,
+        }
+    else:
+        document["closed_to"] = known.closed_to.get(key_parts(name)[1]) if name else None
+    if unit is not None:
+        document |= {"execute": unit.execute, "reason": unit.reason}
+    reading = next((one for one in known.readings if one.key == name), None)
+    if reading is not None:
+        document["reading"] = unit_plans.reading_document(reading)
+    return document

@@ -4,15 +4,17 @@ from __future__ import annotations
 
 import datetime as dt
 from collections import Counter
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import replace
-from typing import Any
+from functools import partial
+from typing import Any, cast
 
 from blizzard_core.errors import SourceError
-from blizzard_core.settings.document import QuerySettings
-from blizzard_py.app.queries.kinds import kind_of
-from blizzard_py.connections.protocol import ReadSelection, SourceConnection
+from blizzard_py.app.queries.plan import selection_of
+from blizzard_py.app.source_kinds import PlanOptions
+from blizzard_py.connections.placeholders import Values
 from blizzard_py.connections.query_spec import Units
+from blizzard_py.ingest.source_view import SourceView
 from blizzard_py.slices.instants import moment, stamp
 from blizzard_py.slices.units.outcomes import replaced_range
 from blizzard_py.slices.units.planner import PlannedUnit
@@ -22,42 +24,39 @@ from blizzard_py.sources.tables.unit_names import values_of
 from blizzard_py.sources.tables.units import UnitSource
 from blizzard_py.state.source_state import SourceState
 
+# Shows the statement, or the first request, that reads slices.
+_Show = Callable[[Sequence[Values]], tuple[str | None, dict[str, Any] | None]]
 
-def unit_plan_of(
-    source: UnitSource,
-    state: SourceState,
-    settings: tuple[str, QuerySettings, ReadSelection],
-    now: dt.datetime,
-    *,
-    offline: bool,
-    everything: bool,
-) -> dict[str, Any]:
-    """Return the document of one source from its id, settings and state at ``now``.
 
-    With ``everything`` units that are closed are listed, too. Raises `SourceError`,
-    `StateError`, `StorageError`, `UnitError`.
+def unit_plan_of(found: SourceView, state: SourceState, options: PlanOptions) -> dict[str, Any]:
+    """Return the document of one source from its settings and state.
+
+    Raises `SourceError`, `StateError`, `StorageError`, `UnitError`.
     """
-    units = source.query_spec.units
+    found.check(state)
+    query_spec, now = cast("UnitSource", found.source).query_spec, options.now
+    units = query_spec.units
     assert units is not None  # noqa: S101  # it has such
-    units = replace(units, terms=replace(units.terms, everything=everything))
-    values = _values(units, offline=offline)
+    units = replace(units, terms=replace(units.terms, everything=options.everything))
+    values = _values(units, offline=options.offline)
     units = replace(units, terms=replace(units.terms, min_units=0))  # `values_of` has looked
-    found = unit_plans.preview(state.kind.units, units, values, now, settings[0])
-    describer = _UnitDescriber(source.query_spec.connection, settings, units, now)
-    listed = [describer.unit(unit) for unit in found.due.units]
+    outlook = unit_plans.preview(state.kind.units, units, values, now, found.id)
+    settings, kind, selection = selection_of(options, found)
+    show = partial(kind.show_slices, query_spec.connection, selection)
+    listed = [_describe_unit(unit, units, now, found.id, show) for unit in outlook.due.units]
     broken = [f"{unit['name']}: {unit['error']}" for unit in listed if "error" in unit]
-    due = found.due
+    due = outlook.due
     counts = Counter("execute" if unit.execute else unit.reason for unit in due.units)
     counts["done"] += due.closed
     return {
-        "kind": settings[1].kind,
+        "kind": settings.kind,
         "state": state.position.progress.state,
-        "range": {"from": stamp(found.laid.start), "to": stamp(found.laid.end)},
+        "range": {"from": stamp(outlook.laid.start), "to": stamp(outlook.laid.end)},
         "cut_off": None if due.cut_off is None else stamp(due.cut_off),
         "units": listed,
         "counts": {"execute": 0, "done": 0, **counts},
         "retired": list(due.retired),
-        "warnings": [*unit_plans.warnings_of(found), *broken],
+        "warnings": [*unit_plans.warnings_of(outlook), *broken],
     }
 
 
@@ -69,57 +68,41 @@ def _values(units: Units, *, offline: bool) -> Sequence[Mapping[str, str]] | Non
     return values_of(units)
 
 
-class _UnitDescriber:
-    def __init__(
-        self,
-        connection: SourceConnection,
-        settings: tuple[str, QuerySettings, ReadSelection],
-        units: Units,
-        now: dt.datetime,
-    ) -> None:
-        self._connection = connection
-        self._id, self._settings, self._selection = settings
-        self._units = units
-        self._now = now
+def _describe_unit(
+    unit: PlannedUnit, units: Units, now: dt.datetime, source_id: str, show: _Show
+) -> dict[str, Any]:
+    """Return a planned unit; its request only if it is read."""
+    begin, end = unit.partition
+    reading = unit_plans.plan_reading(unit, units, now) if unit.execute else None
+    low = unit.start if reading is None else moment(reading.slices[0])
+    return {
+        "name": unit_key(begin, unit.name),
+        "unit": dict(unit.values),
+        "partition": {"from": stamp(begin), "to": stamp(end)},
+        "from": stamp(low),
+        "to": stamp(unit.end),
+        "high_watermark": None if unit.high is None else stamp(unit.high),
+        "execute": unit.execute,
+        "reason": unit.reason,
+        "slices": [] if reading is None else _pairs(reading),
+        "replaces": None if reading is None else list(replaced_range(source_id, reading)),
+        **_request_document(reading, units, show),
+    }
 
-    def unit(self, unit: PlannedUnit) -> dict[str, Any]:
-        """Return a planned unit; its request only if it is read."""
-        begin, end = unit.partition
-        reading = None
-        if unit.execute:
-            reading = unit_plans.plan_reading(unit, self._units, self._now)
-        low = unit.start if reading is None else moment(reading.slices[0])
-        return {
-            "name": unit_key(begin, unit.name),
-            "unit": dict(unit.values),
-            "partition": {"from": stamp(begin), "to": stamp(end)},
-            "from": stamp(low),
-            "to": stamp(unit.end),
-            "high_watermark": None if unit.high is None else stamp(unit.high),
-            "execute": unit.execute,
-            "reason": unit.reason,
-            "slices": [] if reading is None else _pairs(reading),
-            "replaces": None if reading is None else list(replaced_range(self._id, reading)),
-            **self._request_document(reading),
-        }
 
-    def _request_document(self, reading: UnitReading | None) -> dict[str, Any]:
-        """Return the request of the first slice, or the statement of the whole reading.
+def _request_document(reading: UnitReading | None, units: Units, show: _Show) -> dict[str, Any]:
+    """Return the request of the first slice, or the statement of the whole reading.
 
-        A unit whose values cannot stand there costs itself alone: ``error`` says why.
-        """
-        if reading is None:
-            return {"query": None, "request": None}
-        try:
-            return self._render_request(reading)
-        except SourceError as error:
-            return {"query": None, "request": None, "error": str(error)}
-
-    def _render_request(self, reading: UnitReading) -> dict[str, Any]:
-        slices = unit_plans.slice_values(reading, self._units)
-        kind = kind_of(self._settings)
-        query, request = kind.show_slices(self._connection, self._selection, slices)
-        return {"query": query, "request": request}
+    A unit whose values cannot stand there costs itself alone: ``error`` says why.
+    """
+    found: dict[str, Any] = {"query": None, "request": None}
+    if reading is None:
+        return found
+    try:
+        query, request = show(unit_plans.slice_values(reading, units))
+    except SourceError as error:
+        return {**found, "error": str(error)}
+    return {"query": query, "request": request}
 
 
 def _pairs(reading: UnitReading) -> list[list[str]]:

@@ -14,7 +14,7 @@ from itertools import islice
 
 from blizzard_core.settings.document import Config
 from blizzard_core.signals import INTERRUPTED
-from blizzard_py.app.request_selector import preview
+from blizzard_py.app.request_selector import RequestSelector
 from blizzard_py.app.submit import (
     RequestOrder,
     Waits,
@@ -125,7 +125,7 @@ def _previewed(parts: SourceContext, order: RequestOrder) -> Iterator[ReportLine
     would = "would replace" if order.options.get("mode") == "replace" else "would ingest"
     request = request_of_order(parts, order, state, parts.clock())
     with closing(view_of(parts)) as found:
-        for line in preview(parts, found.source, state, request):
+        for line in RequestSelector(parts, found.source).preview(state, request):
             yield replace(line, state=would) if line.state == "taken" else line
 
 

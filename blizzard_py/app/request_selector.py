@@ -25,7 +25,7 @@ from blizzard_py.selection.replacement_rows import Replaceable, find_replaced, f
 from blizzard_py.sources.context import SourceContext
 from blizzard_py.sources.earlier_batches import Earlier
 from blizzard_py.sources.files.earlier import EarlierBatches
-from blizzard_py.sources.files.source import FileSource, NameLookup
+from blizzard_py.sources.files.source import FileSource
 from blizzard_py.sources.protocol import Source
 from blizzard_py.state.checkpoint_file import read_ledger
 from blizzard_py.state.journal import KEPT_SECS
@@ -92,7 +92,7 @@ class RequestSelector:
             page = _still_there(self._parts, request, looking)
         else:
             page = read_page(self._parts, request, wanted.cursor, PAGE_FILES)
-        choice = self._chosen(state, request, page, wanted)
+        choice = self._choose(state, request, page, wanted, self._current_ledger(state))
         replacing: Mapping[str, ToReplace] = {}
         if looking is not None:
             choice, replacing = _replacing(self._parts, request, page, choice, looking.batches)
@@ -109,6 +109,30 @@ class RequestSelector:
             replacing,
             tuple(each for each in page.letters if each not in choice.open_letters),
         )
+
+    def preview(self, state: SourceState, request: Request) -> Iterator[ReportLine]:
+        """Yield what a request would do with each file, as things are; raises as `select` does."""
+        parts = self._parts
+        if request.select.get("values"):
+            yield from value_ranges.preview_range(parts, self._source, state, request)
+            return
+        saved = parts.stores.sink.stat(checkpoint_path(parts.id))
+        # A machine's clock may be anywhere: it is not before the last save.
+        now = max(parts.clock(), 0.0 if saved is None else saved.modified)
+        replaces, cursor, is_last = _mode(request) == "replace", "", False
+        ledger = read_ledger(parts.stores.sink, parts.id)
+        while not is_last:
+            page = (
+                _require_full_page(parts, request)
+                if replaces
+                else read_page(parts, request, cursor, PAGE_FILES)
+            )
+            choice = self._choose(state, request, page, PageRequest("", cursor, now), ledger)
+            if replaces:
+                batches = EarlierBatches(parts, [each.path for each in page.candidates])
+                choice, _ = _replacing(parts, request, page, choice, batches)
+            yield from choice.lines
+            cursor, is_last = page.cursor, page.is_last
 
     def put_away(self, request: Request, letters: tuple[str, ...]) -> None:
         """Close a request's letters. Raises `StorageError`."""
@@ -128,9 +152,29 @@ class RequestSelector:
         """Stop background reading soon."""
         self._is_closed = True
 
-    def _chosen(
-        self, state: SourceState, request: Request, page: CandidatePage, wanted: PageRequest
+    def _choose(
+        self,
+        state: SourceState,
+        request: Request,
+        page: CandidatePage,
+        wanted: PageRequest,
+        ledger: Ledger,
     ) -> Choice:
+        parts, known = self._parts, None
+        if isinstance(self._source, FileSource):
+            known = self._source.name_lookup(state, wanted.now + APART_MARGIN_SECS)
+        names = [each.path for each in page.candidates if is_of_records(each.path)]
+        replaced = find_replaced(parts, state, names)
+        unsure = find_unsure(parts, ledger, names)
+        claims = Claims(parts, state, ledger, known, wanted.now, replaced, unsure)
+        mode, later = _mode(request), set[str]()
+        if mode == "again" and request.since:
+            _check_age(parts, request, wanted.now)
+            cursor = wanted.cursor if request.select.get("range") else ""
+            later = self._since.names(request.since, cursor)
+        return choose(page.candidates, claims, mode, later, insist=_insists(request))
+
+    def _current_ledger(self, state: SourceState) -> Ledger:
         ledger = self._ledger
         if ledger is None or self._segments != state.names.ledger:
             ledger = Ledger(self._parts.stores.sink, self._parts.id, self._parts.concurrency)
@@ -139,8 +183,7 @@ class RequestSelector:
             self._ledger, self._segments = ledger, state.names.ledger
         else:
             ledger.look()
-        known = _known(self._source, state, wanted.now)
-        return _choice(self._parts, state, request, page, wanted, ledger, known, self._since)
+        return ledger
 
     def _find_earlier_batches(self, request: Request) -> _JournalSearch | None:
         """Read the journal for the files of a request that replaces; None while it is read."""
@@ -167,34 +210,6 @@ class RequestSelector:
             self._looking = None
 
 
-def preview(
-    parts: SourceContext, source: Source[Any], state: SourceState, request: Request
-) -> Iterator[ReportLine]:
-    """Yield what a request would do with each file, as things are; raises as `select` does."""
-    if request.select.get("values"):
-        yield from value_ranges.preview_range(parts, source, state, request)
-        return
-    saved = parts.stores.sink.stat(checkpoint_path(parts.id))
-    # A machine's clock may be anywhere: it is not before the last save.
-    now = max(parts.clock(), 0.0 if saved is None else saved.modified)
-    replaces, cursor, is_last = _mode(request) == "replace", "", False
-    ledger, known = read_ledger(parts.stores.sink, parts.id), _known(source, state, now)
-    since = BroughtSince(parts)
-    while not is_last:
-        page = (
-            _require_full_page(parts, request)
-            if replaces
-            else read_page(parts, request, cursor, PAGE_FILES)
-        )
-        wanted = PageRequest("", cursor, now)
-        choice = _choice(parts, state, request, page, wanted, ledger, known, since)
-        if replaces:
-            batches = EarlierBatches(parts, [each.path for each in page.candidates])
-            choice, _ = _replacing(parts, request, page, choice, batches)
-        yield from choice.lines
-        cursor, is_last = page.cursor, page.is_last
-
-
 def _closing(parts: SourceContext, request: Request) -> SelectedPage:
     """Return the letters that a request closes and that are still open."""
     dlq, lines = parts.stores.dlq, []
@@ -215,15 +230,6 @@ def _mode(request: Request) -> Mode:
 def _insists(request: Request) -> bool:
     option = "assume_missing" if _mode(request) == "add" else "assume_named"
     return bool(request.options.get(option))
-
-
-def _known(source: Source[Any], state: SourceState, now: float) -> NameLookup | None:
-    """Return the files that polls will find; None for a table or an API."""
-    return (
-        source.name_lookup(state, now + APART_MARGIN_SECS)
-        if isinstance(source, FileSource)
-        else None
-    )
 
 
 def _require_full_page(parts: SourceContext, request: Request) -> CandidatePage:
@@ -247,27 +253,6 @@ def _still_there(parts: SourceContext, request: Request, looking: _JournalSearch
     late = {each.letter for each in page.candidates}.difference(each.letter for each in known)
     letters = tuple(each for each in page.letters if each not in late)
     return replace(page, candidates=known, letters=letters)
-
-
-def _choice(
-    parts: SourceContext,
-    state: SourceState,
-    request: Request,
-    page: CandidatePage,
-    wanted: PageRequest,
-    ledger: Ledger,
-    known: NameLookup | None,
-    since: BroughtSince,
-) -> Choice:
-    names = [each.path for each in page.candidates if is_of_records(each.path)]
-    replaced = find_replaced(parts, state, names)
-    unsure = find_unsure(parts, ledger, names)
-    claims = Claims(parts, state, ledger, known, wanted.now, replaced, unsure)
-    mode, later = _mode(request), set[str]()
-    if mode == "again" and request.since:
-        _check_age(parts, request, wanted.now)
-        later = since.names(request.since, wanted.cursor if request.select.get("range") else "")
-    return choose(page.candidates, claims, mode, later, insist=_insists(request))
 
 
 def _check_age(parts: SourceContext, request: Request, now: float) -> None:

@@ -10,7 +10,7 @@ from typing import Any
 from blizzard_core.errors import Unavailable
 from blizzard_core.handover.groups import Group
 from blizzard_core.settings.sources import MetadataColumn
-from blizzard_py.app.request_selector import preview
+from blizzard_py.app.request_selector import RequestSelector
 from blizzard_py.ingest.source_pipeline import SourcePipeline
 from blizzard_py.requests.progress import RequestState
 from blizzard_py.requests.report import ReportLine, latest_lines
@@ -82,7 +82,7 @@ class ReplaceHarness(RequestHarness):
         assert state is not None
         select = {"files": [f"{DAY}/{name}.json" for name in names]}
         request = made(self.parts(), select, **{"mode": "replace", **options})
-        return list(preview(self.parts(), self.pipeline().source, state, request))
+        return list(RequestSelector(self.parts(), self.pipeline().source).preview(state, request))
 
     def mend(self, version: str, *names: str) -> None:
         """Write files again, with two rows each."""

@@ -8,7 +8,7 @@ from collections.abc import Mapping
 from typing import Any
 
 from blizzard_py.app.request_effects import fingerprint_of
-from blizzard_py.app.request_selector import preview
+from blizzard_py.app.request_selector import RequestSelector
 from blizzard_py.app.workers import source_pipeline
 from blizzard_py.dead_letters import reader
 from blizzard_py.dead_letters.reader import DeadLetterObject
@@ -101,7 +101,7 @@ def preview_of(parts: SourceContext, select: Mapping[str, Any], **options: Any) 
     state = read_state(parts.stores.sink, parts.id)
     assert state is not None
     request = made(parts, select, **options)
-    return list(preview(parts, source_pipeline(parts).source, state, request))
+    return list(RequestSelector(parts, source_pipeline(parts).source).preview(state, request))
 
 
 def explained(world: PipelineHarness, path: str) -> Explanation:

@@ -13,7 +13,7 @@ import pytest
 
 from blizzard_core.errors import EngineError, FencedError, Unavailable
 from blizzard_core.settings.sources import CheckpointSettings
-from blizzard_py.app.request_selector import preview
+from blizzard_py.app.request_selector import RequestSelector
 from blizzard_py.edits import checkpoint_edit
 from blizzard_py.ingest.publish import OutputIdGenerator
 from blizzard_py.job import IngestJob, IngestResult
@@ -615,7 +615,8 @@ def test_a_preview_is_right_with_a_slow_clock() -> None:
     behind = replace(world.parts(), clock=lambda: world.now - 30 * 86_400)
     state = read_state(world.sink, SOURCE_ID)
     assert state is not None
-    found = preview(behind, world.pipeline().source, state, made(behind, {"files": [path]}))
+    selector = RequestSelector(behind, world.pipeline().source)
+    found = selector.preview(state, made(behind, {"files": [path]}))
     assert [line.state for line in found] == ["left"]
     assert world.ingest(path) == ["left"]
 

@@ -10,7 +10,7 @@ from functools import partial
 import pytest
 
 from blizzard_core.errors import StateError, Unavailable
-from blizzard_py.app.request_selector import preview
+from blizzard_py.app.request_selector import RequestSelector
 from blizzard_py.dead_letters import reader
 from blizzard_py.edits import checkpoint_edit
 from blizzard_py.sources.activity import SourceActivity
@@ -45,7 +45,8 @@ def previewed(world: RequestHarness, *letters: str) -> dict[str, str]:
     assert state is not None
     parts, source = world.parts(), world.pipeline().source
     request = made(parts, {"letters": list(letters)})
-    return {line.path: line.state for line in preview(parts, source, state, request)}
+    lines = RequestSelector(parts, source).preview(state, request)
+    return {line.path: line.state for line in lines}
 
 
 def marks(world: PipelineHarness) -> tuple[object, ...]:

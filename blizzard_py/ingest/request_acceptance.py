@@ -98,29 +98,43 @@ class RequestEffects:
     close: Callable[[], None]
 
 
-def execute(
+def with_request(
+    state: SourceState,
+    request_id: str,
+    kind: str,
+    end: State,
+    reason: str,
+    now: float,
+    counts: Mapping[str, int] | None = None,
+) -> SourceState:
+    """Return the state with a request as `with_state` does. Pure."""
+    known = with_state(state.work.requests, request_id, kind, end, reason, now, counts)
+    return state.with_work(requests=known)
+
+
+def ended(state: SourceState, request_id: str, end: State, reason: str, now: float) -> SourceState:
+    """Return the state with a running request ended and no work left; what is in stays. Pure."""
+    kind = state.work.requests[request_id].kind
+    return without_request(with_request(state, request_id, kind, end, reason, now), request_id)
+
+
+def _execute(
     effects: RequestEffects, state: SourceState, request_id: str, request: Request, now: float
 ) -> SourceState:
     """Return the state with a request done, or waiting for its configuration, or refused. Pure."""
-
-    def noted(
-        after: SourceState, end: State, reason: str, counts: Mapping[str, int] | None = None
-    ) -> SourceState:
-        known = with_state(state.work.requests, request_id, request.kind, end, reason, now, counts)
-        return after.with_work(requests=known)
-
+    kind = request.kind
     if request.config != effects.config:
-        return noted(
-            state,
-            "waiting",
+        why = (
             "made with another configuration of this source; restart the daemon with it, or cancel"
-            " the request",
+            " the request"
         )
+        return with_request(state, request_id, kind, "waiting", why, now)
     try:
         done = effects.apply(state, request, now)
     except RequestRefused as error:
-        return noted(state, "rejected", str(error))
-    return noted(done.state, "running" if done.is_running else "done", "", done.counts)
+        return with_request(state, request_id, kind, "rejected", str(error), now)
+    end: State = "running" if done.is_running else "done"
+    return with_request(done.state, request_id, kind, end, "", now, done.counts)
 
 
 def with_selected(
@@ -152,13 +166,6 @@ def with_selected(
     )
 
 
-def failed(state: SourceState, request_id: str, reason: str, now: float) -> SourceState:
-    """Return the state with a failed request; its ingested files stay. Pure."""
-    kind = state.work.requests[request_id].kind
-    known = with_state(state.work.requests, request_id, kind, "failed", reason, now)
-    return without_request(state, request_id).with_work(requests=known)
-
-
 def fail_request(state: SourceState, batch: Batch, error: BlizzardError, now: float) -> SourceState:
     """Return the state without a batch that failed for good, and with its request ended.
 
@@ -166,7 +173,7 @@ def fail_request(state: SourceState, batch: Batch, error: BlizzardError, now: fl
     """
     if batch.request not in state.work.requests:
         raise error
-    return failed(without_batch(state, batch), batch.request, str(error), now)
+    return ended(without_batch(state, batch), batch.request, "failed", str(error), now)
 
 
 def without_failing(state: SourceState, now: float) -> SourceState:
@@ -178,7 +185,8 @@ def without_failing(state: SourceState, now: float) -> SourceState:
         if batch.request and batch.phase == "running" and batch.attempt >= _ATTEMPTS:
             state = without_batch(state, batch)
             if batch.request in state.work.requests:
-                state = failed(state, batch.request, _FAILING.format(batch.files[0].path), now)
+                why = _FAILING.format(batch.files[0].path)
+                state = ended(state, batch.request, "failed", why, now)
     return state
 
 
@@ -197,22 +205,18 @@ def decide_request(
     Raises `StorageError`.
     """
     kind = ""
-
-    def noted(end: State, reason: str) -> SourceState:
-        known = with_state(state.work.requests, request_id, kind, end, reason, now)
-        return state.with_work(requests=known)
-
     try:
         request = mailbox.read(request_id)
         kind = request.kind
         if not is_cancelled:
-            return execute(effects, state, request_id, request, now)
+            return _execute(effects, state, request_id, request, now)
     except NotFound:
         return state
     except RequestInvalid as error:
         if not is_cancelled:
-            return noted("rejected", str(error))
-    cancelled = noted("cancelled", _why_cancelled(mailbox, request_id))
+            return with_request(state, request_id, kind, "rejected", str(error), now)
+    why = _why_cancelled(mailbox, request_id)
+    cancelled = with_request(state, request_id, kind, "cancelled", why, now)
     return without_request(cancelled, request_id)
 
 

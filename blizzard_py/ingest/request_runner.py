@@ -30,6 +30,8 @@ from blizzard_py.ingest.request_acceptance import (
     RequestRefused,
     decide_request,
     end_record,
+    ended,
+    with_request,
     with_selected,
 )
 from blizzard_py.requests.codec import RequestInvalid
@@ -42,10 +44,11 @@ from blizzard_py.requests.progress import (
     first_running,
     is_over,
     with_letters_away,
-    with_state,
     without,
 )
 from blizzard_py.requests.report import page_name
+from blizzard_py.sources.context import SourceContext
+from blizzard_py.sources.protocol import CheckpointServices
 from blizzard_py.state.source_state import SourceState
 from blizzard_py.state.transitions import requests_of, without_request
 
@@ -71,26 +74,23 @@ class RequestRunner:
 
     def __init__(
         self,
-        mailbox: Mailbox,
+        parts: SourceContext,
+        services: CheckpointServices,
         effects: Callable[[], RequestEffects],
-        name: str,
-        clock: Callable[[], float],
-        monotonic: Callable[[], float],
     ) -> None:
-        """Create the runner; ``effects`` are made with the first request, for they load much.
-
-        ``clock`` gives epoch seconds for people; ``monotonic`` decides when to look.
-        """
-        self._mailbox = mailbox
+        """Create the runner; ``effects`` are made with the first request, for they load much."""
+        self._mailbox = Mailbox(parts.stores.sink, parts.id)
         self._make_effects = effects
-        self._clock = clock
-        self._monotonic = monotonic
+        self._save = services.save
+        self._epoch = services.epoch
+        self._clock = services.clock
+        self._monotonic = parts.monotonic
         self._heard: str | None = None
         self._listed = 0.0
         self._logged_error = ""
         # The error that cut the last look short.
         self.error: StorageError | None = None
-        self._log = get_logger(source=name)
+        self._log = get_logger(source=parts.name)
 
     @cached_property
     def _effects(self) -> RequestEffects:
@@ -112,16 +112,14 @@ class RequestRunner:
         if self._has_effects:
             self._effects.close()
 
-    def attend(
-        self, state: SourceState, save: Callable[[SourceState], SourceState], epoch: int
-    ) -> SourceState:
+    def attend(self, state: SourceState) -> SourceState:
         """Process new requests, continue the running one, and return the state.
 
-        No batch may be in flight. ``epoch`` is that of the checkpoint. An unreadable mailbox
-        affects requests alone: the next poll reads it again. Raises what ``save`` raises.
+        No batch may be in flight. An unreadable mailbox affects requests alone: the next poll reads
+        it again. Raises what a save raises.
         """
         self.error = None
-        state = self._look(state, save)
+        state = self._look(state)
         for _ in range(_PAGES_AT_ONCE):
             running = first_running(state.work.requests)
             if running or self._has_effects:
@@ -129,60 +127,50 @@ class RequestRunner:
             if not running or any(file.request == running for file in state.work.queue):
                 break
             try:
-                after = self._with_next_page_or_end(state, running, epoch)
+                after = self._with_next_page_or_end(state, running)
             except StorageError as error:
                 return self._go_on_without(state, error)
             if after is None:
                 break  # the page is still read, and live work goes on
-            state = save(after)
+            state = self._save(after)
             try:
                 self._record(state)
             except StorageError as error:
                 return self._go_on_without(state, error)
         return state
 
-    def _with_next_page_or_end(
-        self, state: SourceState, request_id: str, epoch: int
-    ) -> SourceState | None:
+    def _with_next_page_or_end(self, state: SourceState, request_id: str) -> SourceState | None:
         """Do `_with_next_page`; an error of the request alone ends the request.
 
         Otherwise it would fail in each cycle, and the source would do nothing else.
         """
         try:
-            return self._with_next_page(state, request_id, epoch)
+            return self._with_next_page(state, request_id)
         except (StorageError, FencedError, Cancelled):
             raise  # an error of the store or the owner, not of the request
         except Exception as error:
-            kind = state.work.requests[request_id].kind
-            after = self._crashed(state, request_id, kind, "failed", error)
-            self._log_state(request_id, after.work.requests[request_id])
-            return without_request(after, request_id)
+            reason = self._reason_of(request_id, state.work.requests[request_id].kind, error)
+            return self._ended(state, request_id, "failed", reason)
 
-    def _crashed(
-        self, state: SourceState, request_id: str, kind: str, end: State, error: Exception
-    ) -> SourceState:
-        """Return the state with a request ended by an unexpected error."""
-        reason = str(error)
-        if not isinstance(error, SourceError):
-            self._log.exception("request_crashed", request=request_id, kind=kind)
-            reason = f"unexpected, the log has the trace: {type(error).__name__}: {error}"
-        known = with_state(state.work.requests, request_id, kind, end, reason, self._clock())
-        return state.with_work(requests=known)
+    def _reason_of(self, request_id: str, kind: str, error: Exception) -> str:
+        """Return why a request ends by this error; log the trace of an unexpected one."""
+        if isinstance(error, SourceError):
+            return str(error)
+        self._log.exception("request_crashed", request=request_id, kind=kind)
+        return f"unexpected, the log has the trace: {type(error).__name__}: {error}"
 
-    def _with_next_page(
-        self, state: SourceState, request_id: str, epoch: int
-    ) -> SourceState | None:
+    def _with_next_page(self, state: SourceState, request_id: str) -> SourceState | None:
         """Return the state with the next page of a request, or with its end.
 
         None while the page is still read.
         """
         known, now = state.work.requests[request_id], self._clock()
         if known.is_read and not known.letters:
-            return self._ended(state, request_id, "done", "", now)
+            return self._ended(state, request_id, "done", "")
         try:
             request = self._mailbox.read(request_id)
         except (RequestInvalid, NotFound) as error:
-            return self._ended(state, request_id, "failed", str(error), now)
+            return self._ended(state, request_id, "failed", str(error))
         try:
             self._check_values(request)
             if known.letters:
@@ -192,10 +180,10 @@ class RequestRunner:
         except (RequestRefused, RequestInvalid, StateError) as error:
             # An invalid request or report ends this request only.
             end: State = "failed" if known.pages else "rejected"
-            return self._ended(state, request_id, end, str(error), now)
+            return self._ended(state, request_id, end, str(error))
         if found is None:
             return None
-        self._mailbox.put_report(request_id, page_name(known.pages, epoch), found.lines)
+        self._mailbox.put_report(request_id, page_name(known.pages, self._epoch()), found.lines)
         return with_selected(state, request_id, found, now)
 
     def _check_values(self, request: Request) -> None:
@@ -203,16 +191,13 @@ class RequestRunner:
         if request.select.get("values") and request.config != self._effects.config:
             raise RequestRefused(_CHANGED)
 
-    def _ended(
-        self, state: SourceState, request_id: str, end: State, reason: str, now: float
-    ) -> SourceState:
-        """Return the state with a running request ended and no work left."""
-        kind = state.work.requests[request_id].kind
-        known = with_state(state.work.requests, request_id, kind, end, reason, now)
-        self._log_state(request_id, known[request_id])
-        return without_request(state, request_id).with_work(requests=known)
+    def _ended(self, state: SourceState, request_id: str, end: State, reason: str) -> SourceState:
+        """Return the state with a running request ended, and log it."""
+        after = ended(state, request_id, end, reason, self._clock())
+        self._log_state(request_id, after.work.requests[request_id])
+        return after
 
-    def _look(self, state: SourceState, save: Callable[[SourceState], SourceState]) -> SourceState:
+    def _look(self, state: SourceState) -> SourceState:
         """Process new requests of the mailbox, and record those that have ended."""
         now, is_first = self._monotonic(), self._heard is None
         try:
@@ -223,7 +208,7 @@ class RequestRunner:
         except StorageError as error:
             return self._go_on_without(state, error)
         after, failed = self._process_open(state, contents)
-        state = after if after.work.requests == state.work.requests else save(after)
+        state = after if after.work.requests == state.work.requests else self._save(after)
         try:
             self._record(state)
             if contents.ended and (is_first or now - self._listed >= _LIST_SECS):
@@ -298,7 +283,8 @@ class RequestRunner:
             raise  # an error of the store or the owner, not of the request
         except Exception as error:
             kind = "" if known is None else known.kind
-            after = self._crashed(state, request_id, kind, "rejected", error)
+            reason = self._reason_of(request_id, kind, error)
+            after = with_request(state, request_id, kind, "rejected", reason, self._clock())
         found = after.work.requests.get(request_id)
         if found is not None and found is not known:
             self._log_state(request_id, found)

@@ -53,7 +53,6 @@ from blizzard_py.ingest.source_cleaning import SourceCleaning
 from blizzard_py.ingest.source_view import SourceView
 from blizzard_py.ingest.start import Start
 from blizzard_py.job import FieldSpec
-from blizzard_py.requests.mailbox import Mailbox
 from blizzard_py.requests.progress import has_more
 from blizzard_py.sources.activity import SourceActivity
 from blizzard_py.sources.context import SourceContext
@@ -119,13 +118,7 @@ class SourcePipeline(SourceView):
         self._requests = (
             None
             if effects is None
-            else RequestRunner(
-                Mailbox(parts.stores.sink, parts.id),
-                partial(effects, self.source),
-                parts.name,
-                self._clock,
-                parts.monotonic,
-            )
+            else RequestRunner(parts, services, partial(effects, self.source))
         )
         self._jobs = Jobs(parts.engine) if jobs is None else jobs
         self._batches = BatchRunner(parts, self.source, services, self._jobs)
@@ -237,7 +230,7 @@ class SourcePipeline(SourceView):
         self._state = state  # recovery must not run again in this epoch
         self._checked(state)
         if self._requests is not None:
-            state = self._requests.attend(state, self._save, self._file.epoch)
+            state = self._requests.attend(state)
             self._state = state
         if self._requests_only:
             return self._cycle_of_requests(state, stop)

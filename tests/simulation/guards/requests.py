@@ -31,8 +31,8 @@ def requested_future_files_are_remembered(_world: SimulatedWorld) -> Iterator[No
 def requests_end_by_a_save(_world: SimulatedWorld) -> Iterator[None]:
     real = RequestRunner._with_next_page
 
-    def with_next_page(self: Any, state: Any, request_id: str, epoch: int) -> Any:
-        after = real(self, state, request_id, epoch)
+    def with_next_page(self: Any, state: Any, request_id: str) -> Any:
+        after = real(self, state, request_id)
         known = None if after is None else after.work.requests[request_id]
         if known is not None and known.is_read and known.state == "running":
             self._record(after.with_work(requests={request_id: replace(known, state="done")}))
@@ -72,8 +72,8 @@ def requests_ask_whose_it_is(_world: SimulatedWorld) -> Iterator[None]:
 def letters_wait_for_their_files(_world: SimulatedWorld) -> Iterator[None]:
     real = RequestRunner._with_next_page
 
-    def with_next_page(self: Any, state: Any, request_id: str, epoch: int) -> Any:
-        after = real(self, state, request_id, epoch)
+    def with_next_page(self: Any, state: Any, request_id: str) -> Any:
+        after = real(self, state, request_id)
         known = None if after is None else after.work.requests.get(request_id)
         if known is not None and known.letters:
             self._effects.put_away(self._mailbox.read(request_id), known.letters)

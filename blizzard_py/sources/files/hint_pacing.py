@@ -28,8 +28,10 @@ from blizzard_py.sources.files.hint_schedule import (
     complete_interval,
     next_scan,
 )
+from blizzard_py.sources.files.late_file_sweep import is_under_way
 from blizzard_py.sources.files.list_budget import span_text
 from blizzard_py.sources.files.listing import outside
+from blizzard_py.sources.files.scan_pacing import ScanPacing
 from blizzard_py.state.source_state import SourceState
 
 if TYPE_CHECKING:
@@ -97,28 +99,25 @@ class NamesByWatermark:
     progress: Progress
 
     def part_of(self, path: str) -> str | None:
-        """See `HintedNames`: only a partition of the full, known depth has a range of its own."""
+        """Return the path's partition, if it is of the full, known depth: others have no range."""
         partition = split(path, self.progress.depth or 0)[0]
         is_full = bool(partition) and partition.count("/") + 1 == self.progress.depth
         return partition if is_full else None
 
     def is_tracked(self, part: str) -> bool:
-        """See `HintedNames`."""
         return part in self.progress.partitions
 
     def kind_without_scan(self, path: str) -> HintKind | None:
-        """See `HintedNames`."""
         if self.progress.depth is None or is_new(self.progress, path):
             return None
         return "passed" if is_passed(self.progress, path) else "doubled"
 
     def still_open(self, paths: Mapping[str, float]) -> dict[str, float]:
-        """See `HintedNames`."""
         return {path: at for path, at in paths.items() if is_new(self.progress, path)}
 
 
-class HintedScans:
-    """The schedule of one source with notifications, as far as this process has kept it."""
+class HintedScans(ScanPacing[HintedScan]):
+    """Scans of the parts that notifications name, and complete ones."""
 
     def __init__(
         self,
@@ -129,12 +128,12 @@ class HintedScans:
         clock: Callable[[], float],
     ) -> None:
         """``clock`` is the store's, by which files wait for another try."""
+        super().__init__(parts)
         self._parts = parts
         self._inbox = inbox
         self._limits = limits
         self._names_of = names_of
         self._clock = clock
-        self._monotonic: Callable[[], float] = parts.monotonic
         self._accepts = accepts(parts.files)
         self._schedule = HintSchedule(hinted=parts.monotonic())
         # When the last complete scan began, by the store's clock; None: none has ended.
@@ -146,18 +145,13 @@ class HintedScans:
         # Files that scans have found, with the time at which each can be done.
         self._found: dict[str, float] = {}
         self._wants_all = False
-        self._slice_at = 0.0
-        # When the last hint of a file came that scans have passed, by the store's clock.
-        self.passed = 0.0
 
     def start_over(self) -> None:
-        """Scan everything next: after a start, a take-over or an error."""
         self._schedule = self._schedule.started_over()
         self._covered = None
         self._found = {}
 
-    def due(self, state: SourceState) -> HintedScan | None:
-        """Return the scan that is due; None if none is."""
+    def due(self, state: SourceState, start: Progress) -> HintedScan | None:  # noqa: ARG002  # its names have it
         hints = self._inbox.take()
         self._sort(hints, self._names_of(state))
         self._wants_all = self._inbox.take_wanted() or self._wants_all
@@ -173,7 +167,6 @@ class HintedScans:
         return None
 
     def scanned(self, scan: HintedScan, found: Discovery, state: SourceState) -> None:
-        """Record the scan that was due. ``state`` is the one that it began with."""
         names = self._names_of(state.with_position(progress=found.progress))
         entries = (*found.files, *found.young)
         is_cut = found.scanned.until is not None
@@ -196,32 +189,20 @@ class HintedScans:
         self._schedule = schedule
         self._inbox.hold_until(scan.at + self._limits.pause)
 
-    def may_sweep(self) -> bool:
-        """Return whether the next slice of a sweep may be listed."""
-        return self._monotonic() >= self._slice_at
-
-    @property
-    def pages(self) -> int | None:
-        """The most pages of a slice: as without notifications."""
-        return None
-
     def swept(self) -> None:
         """Let the next slice wait for the pause."""
         self._slice_at = self._monotonic() + self._limits.pause
 
-    def next_at(self, state: SourceState, *, is_sweeping: bool) -> float:
-        """Return when the next scan is due, or the next slice of a sweep if that is earlier.
-
-        At the latest it is a poll's time: sweeps and requests begin then, and no scan.
-        """
+    def next_at(self, state: SourceState) -> float:
+        """See `ScanPacing`. At the latest it is a poll's time: sweeps and requests begin then."""
         now = self._monotonic()
         at = min(self._next(state, now).at, now + self._limits.poll)
-        if self._parts.activity is not None:
+        if self._activity is not None:
             problem = self._inbox.problem
             interval = complete_interval(self._schedule, self._limits, is_up=problem is None)
-            self._parts.activity.paced(None, self._limits.pause, interval)
-            self._parts.activity.notifications.sleeps(is_asleep=self._schedule.is_asleep)
-        return min(at, self._slice_at) if is_sweeping else at
+            self._activity.paced(None, self._limits.pause, interval)
+            self._activity.notifications.sleeps(is_asleep=self._schedule.is_asleep)
+        return min(at, self._slice_at) if is_under_way(state) else at
 
     def _next(self, state: SourceState, now: float) -> HintedScan:
         names = self._names_of(state)
@@ -326,8 +307,8 @@ class HintedScans:
             entry.modified < newest and entry.path not in told and entry.path not in self._found
             for entry in entries
         )
-        if unhinted and self._parts.activity is not None:
-            self._parts.activity.notifications.unhinted(unhinted)
+        if unhinted and self._activity is not None:
+            self._activity.notifications.unhinted(unhinted)
         if unhinted and self._monotonic() >= self._schedule.silent_at:
             self._schedule = replace(self._schedule, is_asleep=True)
 

@@ -100,6 +100,17 @@ class Wishes:
     is_up: bool = True
 
 
+def cover_of(progress: Progress, partitions: Iterable[str]) -> Ranges:
+    """Return the ranges of these partitions, each from its scan start to its end."""
+    found = []
+    for partition in partitions:
+        known = progress.partitions.get(partition)
+        before = "" if known is None or known.before is None else known.before
+        # "0" follows "/".
+        found.append(Range(joined(partition, before), f"{partition}0"))
+    return Ranges(found)
+
+
 @dataclass(frozen=True, slots=True)
 class HintedScan:
     """The next scan: its time, and the parts that it lists (None: everything).
@@ -109,6 +120,10 @@ class HintedScan:
 
     at: float
     parts: frozenset[str] | None = None
+
+    def cover_in(self, progress: Progress) -> Ranges | None:
+        """Return the ranges of its partitions, each from its scan start to its end."""
+        return None if self.parts is None else cover_of(progress, self.parts)
 
 
 def complete_interval(schedule: HintSchedule, limits: HintLimits, *, is_up: bool) -> float:
@@ -139,14 +154,3 @@ def next_scan(
         return HintedScan(complete_at)
     ripe = {part for part, at in wishes.open.items() if at <= max(part_at, now)}
     return HintedScan(part_at, parts | ripe)
-
-
-def cover_of(progress: Progress, partitions: Iterable[str]) -> Ranges:
-    """Return the ranges of these partitions, each from its scan start to its end."""
-    found = []
-    for partition in partitions:
-        known = progress.partitions.get(partition)
-        before = "" if known is None or known.before is None else known.before
-        # "0" follows "/".
-        found.append(Range(joined(partition, before), f"{partition}0"))
-    return Ranges(found)

@@ -19,7 +19,7 @@ from blizzard_py.sources.files.discovery import (
     nothing_scanned,
 )
 from blizzard_py.sources.files.file_names import selection_of
-from blizzard_py.sources.files.hint_pacing import HintedNames
+from blizzard_py.sources.files.hint_pacing import HintedNames, HintedScans
 from blizzard_py.sources.files.source import FileSource, NameLookup
 from blizzard_py.sources.files.story import SetFileStatus
 from blizzard_py.sources.protocol import Backlog, CheckpointServices
@@ -56,19 +56,15 @@ class NamesInSet:
     names: ProcessedSet
 
     def part_of(self, path: str) -> str | None:
-        """See `HintedNames`: the file itself."""
         return path
 
     def is_tracked(self, part: str) -> bool:  # noqa: ARG002  # as above
-        """See `HintedNames`: a scan asks for a limited number of files."""
-        return True
+        return True  # a scan asks for a limited number of files
 
     def kind_without_scan(self, path: str) -> HintKind | None:
-        """See `HintedNames`."""
         return None if self.names.unseen([path]) else "doubled"
 
     def still_open(self, paths: Mapping[str, float]) -> dict[str, float]:
-        """See `HintedNames`."""
         return {path: paths[path] for path in self.names.unseen(list(paths))}
 
 
@@ -94,11 +90,12 @@ class SetFiles(FileSource):
         return replace(found, progress=state.position.progress)
 
     def _scan(self, state: SourceState) -> Discovery:
-        if self._hinted is None:
+        progress, hinted = state.position.progress, self._scans
+        if not isinstance(hinted, HintedScans):
             return self.discover(state)
-        scan = self._hinted.due(state)
+        scan = hinted.due(state, progress)
         if scan is None:
-            return nothing_scanned(state.position.progress, self._clock())
+            return nothing_scanned(progress, self._clock())
         if scan.parts is None:
             found = self.discover(state)
         else:
@@ -112,8 +109,8 @@ class SetFiles(FileSource):
                 self._clock,
                 self._parts.concurrency,
             )
-            found = replace(found, progress=state.position.progress)
-        self._hinted.scanned(scan, found, state)
+            found = replace(found, progress=progress)
+        hinted.scanned(scan, found, state)
         return found
 
     def _hinted_names(self, state: SourceState) -> HintedNames:

@@ -6,8 +6,10 @@ All of it is in memory. A start scans everything.
 from __future__ import annotations
 
 import threading
+from abc import ABC, abstractmethod
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import replace
+from typing import Generic, TypeVar
 
 from blizzard_core.log import get_logger
 from blizzard_core.settings.sources import SourceSettings
@@ -17,6 +19,7 @@ from blizzard_core.watermark.progress import Progress
 from blizzard_py.sources.context import SourceContext
 from blizzard_py.sources.files.discovery import Discovery
 from blizzard_py.sources.files.file_names import selection_of
+from blizzard_py.sources.files.late_file_sweep import is_under_way
 from blizzard_py.sources.files.scan_schedule import (
     BESIDE_SHARE,
     HOUR_SECS,
@@ -86,31 +89,68 @@ class CountedListing:
             yield page
 
 
-class PacedScans:
-    """The schedule of one source, as far as this process has kept it."""
+S = TypeVar("S")
 
-    def __init__(self, parts: SourceContext, limits: ScanLimits, listing: CountedListing) -> None:
-        self._limits = limits
-        self._listing = listing
+
+class ScanPacing(ABC, Generic[S]):
+    """The scans of one source at their times, as far as this process has kept them."""
+
+    # The most pages of a slice of a sweep; None: as where each poll scans everything.
+    pages: int | None = None
+    # When the last hint of a file came that scans have passed, by the store's clock.
+    passed = 0.0
+
+    def __init__(self, parts: SourceContext) -> None:
         self._monotonic: Callable[[], float] = parts.monotonic
         self._activity = parts.activity
-        self._schedule = Schedule(at=parts.monotonic())
         self._slice_at = 0.0
+
+    @abstractmethod
+    def start_over(self) -> None:
+        """Scan everything next: after a start, a take-over or an error."""
+
+    @abstractmethod
+    def due(self, state: SourceState, start: Progress) -> S | None:
+        """Return the scan from ``start`` that is due, with the present time; None if none is."""
+
+    @abstractmethod
+    def scanned(self, scan: S, found: Discovery, state: SourceState) -> None:
+        """Record the scan that was due. ``state`` is the one that it began with."""
+
+    def may_sweep(self) -> bool:
+        """Return whether the next slice of a sweep may be listed."""
+        return self._monotonic() >= self._slice_at
+
+    @abstractmethod
+    def swept(self) -> None:
+        """Record a slice of a sweep."""
+
+    @abstractmethod
+    def next_at(self, state: SourceState) -> float:
+        """Return when the next scan is due, or the next slice of a sweep if that is earlier."""
+
+
+class PacedScans(ScanPacing[NextScan]):
+    """Scans within a budget of LIST requests, or at configured intervals."""
+
+    def __init__(self, parts: SourceContext, limits: ScanLimits, listing: CountedListing) -> None:
+        super().__init__(parts)
+        self.pages = limits.pages
+        self._limits = limits
+        self._listing = listing
+        self._schedule = Schedule(at=parts.monotonic())
         self._told_at: float | None = None
         self._log = get_logger(pipeline=parts.pipeline, source=parts.source_name)
 
     def start_over(self) -> None:
-        """Scan everything next: after a start, a take-over or an error."""
         self._schedule = self._schedule.started_over()
 
-    def due(self, progress: Progress, *, is_sweeping: bool) -> NextScan | None:
-        """Return the scan that is due, with the present time; None if none is."""
+    def due(self, state: SourceState, start: Progress) -> NextScan | None:
         now = self._charge_listed()
-        following = self._next(progress, now, is_sweeping=is_sweeping)
+        following = self._next(state, start, now)
         return replace(following, at=now) if following.at <= now else None
 
-    def scanned(self, scan: NextScan, found: Discovery) -> None:
-        """Record the scan that was due."""
+    def scanned(self, scan: NextScan, found: Discovery, state: SourceState) -> None:  # noqa: ARG002  # what it found tells all
         now = self._charge_listed()
         depth = found.progress.depth or 0
         partitions = {split(e.path, depth)[0] for e in (*found.files, *found.young)}
@@ -118,41 +158,30 @@ class PacedScans:
         result = ScanFindings(found.requests, is_cut, partitions, found.progress)
         self._schedule = after_scan(self._schedule, scan, result, now)
 
-    def may_sweep(self) -> bool:
-        """Return whether the next slice of a sweep may be listed."""
-        return self._monotonic() >= self._slice_at
-
-    @property
-    def pages(self) -> int | None:
-        """The most pages of a slice; None: as without a budget."""
-        return self._limits.pages
-
     def swept(self) -> None:
-        """Record the requests of a slice. The next one waits until they are paid."""
+        """Charge the requests of a slice. The next one waits until they are paid."""
         requests = self._listing.take()
         now = self._charge(requests)
         if self._limits.budget is not None:
             paid = HOUR_SECS * requests / (self._limits.budget * BESIDE_SHARE)
             self._slice_at = now + (paid if requests else _REST_SECS)
 
-    def next_at(self, state: SourceState, *, is_sweeping: bool) -> float:
-        """Return when the next scan is due, or the next slice of a sweep if that is earlier.
-
-        Without a budget a slice comes with each scan.
-        """
+    def next_at(self, state: SourceState) -> float:
+        """See `ScanPacing`. Without a budget a slice comes with each scan."""
         now = self._charge_listed()
-        following = self._next(state.position.progress, now, is_sweeping=is_sweeping)
+        following = self._next(state, state.position.progress, now)
         if following.is_late:
             self._warn(following, now)
         if self._activity is not None:
             every = following.intervals
             late_secs = following.at - now if following.is_late else 0.0
             self._activity.paced(self._limits.budget, every.hot, every.complete, late_secs)
-        is_between = is_sweeping and self._limits.budget is not None
+        is_between = is_under_way(state) and self._limits.budget is not None
         return min(following.at, self._slice_at) if is_between else following.at
 
-    def _next(self, progress: Progress, now: float, *, is_sweeping: bool) -> NextScan:
-        return next_scan(self._schedule, self._limits, progress, now, is_sweeping=is_sweeping)
+    def _next(self, state: SourceState, start: Progress, now: float) -> NextScan:
+        is_sweeping = is_under_way(state)
+        return next_scan(self._schedule, self._limits, start, now, is_sweeping=is_sweeping)
 
     def _charge_listed(self) -> float:
         """Charge the requests that were made; return the present time."""
@@ -176,8 +205,3 @@ class PacedScans:
             debt=round(self._schedule.debt),
             next_scan_in_secs=round(following.at - now, 1),
         )
-
-
-def timed(found: Discovery, next_at: float) -> Discovery:
-    """Return a discovery that names the time of the next scan; what was cut goes on at once."""
-    return replace(found, next_at=next_at, needs_rescan=found.scanned.until is not None)

@@ -178,6 +178,10 @@ class NextScan:
     intervals: Intervals
     is_late: bool = False
 
+    def cover_in(self, _progress: Progress) -> Ranges | None:
+        """Return its part, whatever partitions are tracked by now."""
+        return self.cover
+
 
 def hot_partitions(
     limits: ScanLimits, progress: Progress, found: Mapping[str, float]

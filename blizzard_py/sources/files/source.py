@@ -10,6 +10,7 @@ import contextlib
 from abc import ABC, abstractmethod
 from collections.abc import Sequence
 from contextlib import AbstractContextManager
+from dataclasses import replace
 from itertools import chain
 from typing import Any, Protocol
 
@@ -35,16 +36,15 @@ from blizzard_py.sources.files.earlier import EarlierBatches
 from blizzard_py.sources.files.file_names import why_ignored
 from blizzard_py.sources.files.hint_pacing import (
     HintedNames,
-    HintedScans,
     hinted_scans,
     notification_notes,
 )
 from blizzard_py.sources.files.late_file_outcomes import LateFiles
-from blizzard_py.sources.files.late_file_sweep import changed_notes, grace_of, is_due, is_under_way
+from blizzard_py.sources.files.late_file_sweep import changed_notes, grace_of, is_due
 from blizzard_py.sources.files.list_budget import budget_notes
 from blizzard_py.sources.files.listing import listing_of, outside
 from blizzard_py.sources.files.replacements import Replacements
-from blizzard_py.sources.files.scan_pacing import CountedListing, PacedScans, limits_of, timed
+from blizzard_py.sources.files.scan_pacing import CountedListing, PacedScans, ScanPacing, limits_of
 from blizzard_py.sources.protocol import (
     Backlog,
     CheckpointServices,
@@ -91,13 +91,13 @@ class FileSource(ABC):
         self._source = parts.files
         self._storage = parts.stores.source
         self._listing = listing_of(parts)
-        self._pacing: PacedScans | None = None
-        self._hinted = hinted_scans(parts, self._hinted_names, upkeep.clock)
+        # None if each poll scans everything.
+        self._scans: ScanPacing[Any] | None = hinted_scans(parts, self._hinted_names, upkeep.clock)
         limits = None if parts.once else limits_of(self._source)
         if limits is not None:
             counted_listing = CountedListing(self._listing)
             self._listing = counted_listing
-            self._pacing = PacedScans(parts, limits, counted_listing)
+            self._scans = PacedScans(parts, limits, counted_listing)
         self._upkeep = upkeep
         self._clock = upkeep.clock
         self._where = f"{parts.stores.sink.uri}/{checkpoint_path(parts.id)}"
@@ -175,8 +175,8 @@ class FileSource(ABC):
     def recover(self, state: SourceState, epoch: int) -> SourceState:
         self._replacements.forget()
         self._late.load(epoch)
-        if self._schedule is not None:
-            self._schedule.start_over()
+        if self._scans is not None:
+            self._scans.start_over()
         state = resume_counts(self._source, state, epoch, self._clock())
         # `check` let it pass, so the set is empty; left there it would be taken for one later.
         return state.with_names(processed=None) if self._source.use_watermark else state
@@ -194,7 +194,7 @@ class FileSource(ABC):
             self._check_shown(state)
         ended = found.scanned.ended
         state = self._learned(state, found)
-        passed = 0.0 if self._hinted is None else self._hinted.passed
+        passed = 0.0 if self._scans is None else self._scans.passed
         if is_due(state, self._source, ended, passed):
             state = self._sweep(state)
         state = self._completed(state, found)
@@ -206,10 +206,9 @@ class FileSource(ABC):
         # What a request has is held where polls have come upon it: they are not to pass it before.
         come_upon = requested.intersection(file.path for file in found.files)
         held = [*(waits - requested), *come_upon, *(file.path for file in found.young)]
-        if self._schedule is not None:
-            is_sweeping = is_under_way(state)
-            next_at = self._schedule.next_at(state, is_sweeping=is_sweeping)
-            found = timed(found, next_at)
+        if self._scans is not None:
+            is_cut = found.scanned.until is not None  # then it goes on at once
+            found = replace(found, next_at=self._scans.next_at(state), needs_rescan=is_cut)
         return PollPlan(
             state, found, FileWork([*late, *fresh], len(late), held, state.position.progress.depth)
         )
@@ -235,23 +234,18 @@ class FileSource(ABC):
         """Scan what is due."""
         return self.discover(state)
 
-    @property
-    def _schedule(self) -> PacedScans | HintedScans | None:
-        """The schedule of scans; None if each poll scans everything."""
-        return self._pacing or self._hinted
-
     @abstractmethod
     def _hinted_names(self, state: SourceState) -> HintedNames:
         """Return what a state says of names in hints."""
 
     def _sweep(self, state: SourceState) -> SourceState:
         """List one slice of the sweep, unless the budget has to be saved up first."""
-        if self._schedule is None:
+        if self._scans is None:
             return self._late.go_on(state)
-        if not self._schedule.may_sweep():
+        if not self._scans.may_sweep():
             return state
-        state = self._late.go_on(state, self._schedule.pages)
-        self._schedule.swept()
+        state = self._late.go_on(state, self._scans.pages)
+        self._scans.swept()
         return state
 
     def job_items(

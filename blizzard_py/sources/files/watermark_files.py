@@ -24,9 +24,8 @@ from blizzard_py.sources.files.discovery import (
     starting_point,
 )
 from blizzard_py.sources.files.file_names import FileFilter
-from blizzard_py.sources.files.hint_pacing import HintedNames, HintedScans, NamesByWatermark
-from blizzard_py.sources.files.hint_schedule import cover_of
-from blizzard_py.sources.files.late_file_sweep import grace_of, is_under_way, start_sweep
+from blizzard_py.sources.files.hint_pacing import HintedNames, NamesByWatermark
+from blizzard_py.sources.files.late_file_sweep import grace_of, start_sweep
 from blizzard_py.sources.files.order_guard import TOLERANCE_SECS, inspect
 from blizzard_py.sources.files.small_samples import disorder
 from blizzard_py.sources.files.source import FileSource, NameLookup
@@ -129,28 +128,14 @@ class WatermarkFiles(FileSource):
         return self._found(state, self._start(state), full=full)
 
     def _scan(self, state: SourceState) -> Discovery:
-        if self._hinted is not None:
-            return self._scan_hinted(state, self._hinted)
-        if self._pacing is None:
-            return self.discover(state)
-        start = self._start(state)
-        is_sweeping = is_under_way(state)
-        scan = self._pacing.due(start, is_sweeping=is_sweeping)
+        start, scans = self._start(state), self._scans
+        if scans is None:
+            return self._found(state, start)
+        scan = scans.due(state, start)
         if scan is None:
             return nothing_scanned(start, self._clock())
-        found = self._found(state, start, scan.cover)
-        self._pacing.scanned(scan, found)
-        return found
-
-    def _scan_hinted(self, state: SourceState, hinted: HintedScans) -> Discovery:
-        """Scan the partitions that hints name, or everything."""
-        scan = hinted.due(state)
-        start = self._start(state)
-        if scan is None:
-            return nothing_scanned(start, self._clock())
-        cover = None if scan.parts is None else cover_of(start, scan.parts)
-        found = self._found(state, start, cover)
-        hinted.scanned(scan, found, state)
+        found = self._found(state, start, scan.cover_in(start))
+        scans.scanned(scan, found, state)
         return found
 
     def _hinted_names(self, state: SourceState) -> HintedNames:

@@ -154,7 +154,7 @@ class _Source(FileSource):
         self._parts = parts
         self._source = parts.files
         self._storage = self._listing = parts.stores.source
-        self._pacing = self._hinted = None
+        self._scans = None
         self._upkeep = upkeep
         self._clock = upkeep.clock
         self._late = LateFilesByJournal(parts, upkeep)

@@ -83,3 +83,11 @@ class CleaningHarness(PipelineHarness):
 
 def archived(world: CleaningHarness) -> list[str]:
     return sorted(path for path in world.archive.objects if not is_hidden(path))
+
+
+def with_seen_file(**clean: Any) -> CleaningHarness:
+    """Return a source with a file whose rows were seen in the table."""
+    found = CleaningHarness(**clean)
+    found.ingest(FIRST)
+    found.see()
+    return found

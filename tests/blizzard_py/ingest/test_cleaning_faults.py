@@ -19,6 +19,7 @@ from tests.support.cleaning_harness import (
     FIRST,
     CleaningHarness,
     archived,
+    with_seen_file,
 )
 from tests.support.memory_store import Died, MemoryStorage
 from tests.support.request_harness import explained
@@ -28,11 +29,7 @@ OTHER = "date=2025-06-16/1.ndjson"
 
 @pytest.fixture
 def world() -> CleaningHarness:
-    """Return a source with a file whose rows were seen in the table."""
-    found = CleaningHarness()
-    found.ingest(FIRST)
-    found.see()
-    return found
+    return with_seen_file()
 
 
 def write_commit(world: CleaningHarness, *actions: object) -> None:

@@ -90,11 +90,6 @@ def test_a_checkpoint_that_delta_rs_cannot_read_is_named(world: TableHarness, ke
     goes_on(world)
 
 
-def test_a_checkpoint_without_one_of_its_parts_is_passed_over(world: TableHarness) -> None:
-    checkpoint(world).rename(checkpoint(world, part=f".{1:010d}.{2:010d}"))
-    assert newest(world) == (2, [f"_delta_log/{OLDER}"])
-
-
 def test_reader_skips_a_checkpoint_with_a_truncated_part(world: TableHarness) -> None:
     first, second = (checkpoint(world, part=f".{n:010d}.{2:010d}") for n in (1, 2))
     shutil.copy(checkpoint(world), second)

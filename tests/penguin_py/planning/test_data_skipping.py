@@ -151,8 +151,3 @@ def test_a_file_without_nulls_is_not_read_for_them(log: TableHarness) -> None:
         low.with_name("away").rename(low)
         path = Path(log.uri, FOLDERS[None], "file.parquet")
         path.rename(path.with_name("hidden"))
-
-
-def test_counts_come_from_the_log_alone(log: TableHarness) -> None:
-    counts = pa.table(log.delta().get_add_actions(flatten=True))["num_records"].to_pylist()
-    assert sum(counts) == 3

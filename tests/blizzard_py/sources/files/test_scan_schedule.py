@@ -246,7 +246,3 @@ def test_interval_without_budget_scans_hot_ranges_at_each_poll() -> None:
     assert intervals(limits(None, 3600.0, 10.0), 24, 2).complete == 3600.0
     # All are hot, or none is known.
     assert intervals(limits(None, 3600.0, 10.0), 24, 24).complete == 10.0
-
-
-def test_ranges_of_the_tracked_hours_are_as_many() -> None:
-    assert len(gaps(KNOWN)) == 24

@@ -1,15 +1,18 @@
-"""One log entry written by delta-rs: a new table's first, or the next one.
+"""Entries of a Delta log, written through delta-rs: files that join and leave, and new columns.
 
-It holds the adds, our ``txn`` action, our commitInfo and, if the schema grows, the new schema.
-Readers see all of it or nothing. A new table and its first files are one entry as well, so a
-crash leaves no empty table behind.
+An entry that removes files lands on the planned version or not at all (`RETRIES`). Otherwise
+delta-rs would rebase it over a compaction, which it considers harmless. It would then remove
+inactive paths and add their rows again.
 
-This module does not check whether the entry landed; `penguin_py.delta.table` does.
+This module does not check whether an entry landed; `penguin_py.delta.table` does.
 """
 
 from __future__ import annotations
 
+import re
 from collections.abc import Mapping
+from typing import Any
+from urllib.parse import quote, unquote
 
 import pyarrow as pa
 from deltalake import (
@@ -21,10 +24,22 @@ from deltalake import (
     TableFeatures,
 )
 from deltalake.schema import PrimitiveType
-from deltalake.transaction import AddAction, create_table_with_add_actions
+from deltalake.transaction import AddAction, RemoveAction, create_table_with_add_actions
 
-from penguin_py.model import Add, CommitPlan
+from blizzard_core.table.schema_fit import SchemaMismatch
+from penguin_py.model import Add, CommitPlan, Remove
 from penguin_py.settings import Table
+
+# What takes files with odd paths out of a table.
+REWRITE_ALL = (
+    "; run OPTIMIZE … ZORDER BY with a column, which rewrites all files (a plain OPTIMIZE skips"
+    " single and large ones)"
+)
+# No other version than the next.
+RETRIES = 0
+# Characters that delta-rs leaves in a path; it percent-encodes all others.
+_PLAIN = "/!$&'()+,-.:;=@_~"
+_ABSOLUTE = re.compile(r"[A-Za-z][A-Za-z0-9+.-]*:/|/")
 
 
 def create(
@@ -38,7 +53,7 @@ def create(
     create_table_with_add_actions(
         table.uri,
         Schema.from_arrow(plan.schema),
-        [action_of(add) for add in plan.adds],
+        [_action_of(add) for add in plan.adds],
         mode="error",
         partition_by=list(plan.partition_columns),
         name=table.name,
@@ -49,25 +64,28 @@ def create(
     )
 
 
-def append(
+def write(
     handle: DeltaTable,
     plan: CommitPlan,
     properties: CommitProperties,
-    hooks: PostCommitHookProperties,
+    now: float,
+    hooks: PostCommitHookProperties | None = None,
 ) -> None:
-    """Add the plan's files, and what they change in the schema with them."""
+    """Write what the plan removes and adds, and what that changes in the schema, in one entry."""
+    changes: dict[str, Any] = {"mode": "append"}
     if plan.changed:
         _admit_types(handle, plan)
-    handle.create_write_transaction(
-        [action_of(add) for add in plan.adds],
         # Only "overwrite" takes a new schema in the same log entry. It overwrites the files that
         # the filter matches, which are none.
-        mode="overwrite" if plan.changed else "append",
-        schema=_evolved(handle.schema(), plan) if plan.changed else handle.schema(),
+        changes = {"mode": "overwrite", "partition_filters": _nothing(handle)}
+    schema = handle.schema()
+    handle.create_write_transaction(
+        [*(_removal_of(each, now) for each in plan.removes), *map(_action_of, plan.adds)],
+        schema=_evolved(schema, plan) if plan.changed else schema,
         partition_by=list(plan.partition_columns),
-        partition_filters=_nothing(handle) if plan.changed else None,
         commit_properties=properties,
         post_commithook_properties=hooks,
+        **changes,
     )
 
 
@@ -112,7 +130,7 @@ def _has_plain_timestamp(kind: pa.DataType) -> bool:
     return False
 
 
-def action_of(add: Add) -> AddAction:
+def _action_of(add: Add) -> AddAction:
     """Return delta-rs's ``add`` action for a file; it percent-encodes the path."""
     return AddAction(
         path=add.entry.path,
@@ -122,3 +140,22 @@ def action_of(add: Add) -> AddAction:
         data_change=True,
         stats=add.stats,
     )
+
+
+def _removal_of(remove: Remove, now: float) -> RemoveAction:
+    return RemoveAction(
+        remove.path, True, int(now * 1000), remove.size, dict(remove.partition_values)
+    )
+
+
+def removal_path(spelled: str) -> str:
+    """Return a logged path as a ``remove`` takes it. Raises `SchemaMismatch` if none can.
+
+    delta-rs encodes paths in its own way, and readers go by the spelling: a ``remove`` of another
+    one would remove nothing.
+    """
+    if _ABSOLUTE.match(spelled) or quote(unquote(spelled), safe=_PLAIN) != spelled:
+        raise SchemaMismatch(
+            f"{spelled} is a path in the log that Penguin cannot write into a remove{REWRITE_ALL}"
+        )
+    return unquote(spelled)

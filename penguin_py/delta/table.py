@@ -50,8 +50,7 @@ from penguin_py.delta.messages import (
     is_passing,
     is_unsupported,
 )
-from penguin_py.delta.replace_entry import remove
-from penguin_py.delta.writer import LogWriter, Marks
+from penguin_py.delta.writer import LogWriter, Marks, remove
 from penguin_py.model import CommitConflict, CommitPlan, CommitRefused, OwnCommit, TableState
 from penguin_py.settings import Table
 

@@ -12,9 +12,9 @@ from typing import Any
 from deltalake import CommitProperties, DeltaTable, PostCommitHookProperties, Transaction
 
 from blizzard_core.handover.outputs import newest_by_app
+from penguin_py.delta import entry
 from penguin_py.delta import log as deltalog
-from penguin_py.delta.entry import append, create
-from penguin_py.delta.replace_entry import RETRIES, replace
+from penguin_py.delta.entry import RETRIES
 from penguin_py.model import CommitPlan
 from penguin_py.settings import Table
 
@@ -55,11 +55,9 @@ class LogWriter:
             not own_checkpoints, self._table.advanced.delta_log_cleanup
         )
         if handle is None:
-            create(self._table, self._options, plan, properties, hooks)
-        elif plan.replaces:
-            replace(handle, plan, properties, hooks, now)
+            entry.create(self._table, self._options, plan, properties, hooks)
         else:
-            append(handle, plan, properties, hooks)
+            entry.write(handle, plan, properties, now, hooks)
 
     def transactions(
         self, handle: DeltaTable | None, marks: Marks, now: float
@@ -80,3 +78,11 @@ class LogWriter:
             if handle is None or version > (handle.transaction_version(app) or -1)
         )
         return found
+
+
+def remove(handle: DeltaTable, plan: CommitPlan, app_id: str, txn: int, now: float) -> None:
+    """Write the plan's removes and the ``txn`` on top of the handle's version, or nothing."""
+    marks = [Transaction(app_id, txn, int(now * 1000))]
+    entry.write(
+        handle, plan, CommitProperties(app_transactions=marks, max_commit_retries=RETRIES), now
+    )

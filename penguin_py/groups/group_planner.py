@@ -16,8 +16,8 @@ from blizzard_core.handover.groups import Group
 from blizzard_core.storage.protocol import Storage
 from blizzard_core.table.schema_fit import SchemaMismatch
 from penguin_py.delta.active_files import ActiveFiles, spelled_values
+from penguin_py.delta.entry import REWRITE_ALL, removal_path
 from penguin_py.delta.output_ids import discard_mark
-from penguin_py.delta.replace_entry import REWRITE_ALL, removal_path
 from penguin_py.delta.table import DeltaLog
 from penguin_py.groups.outputs import Outputs, footers_of
 from penguin_py.groups.rewriter import PartlyReplacedFile
@@ -89,7 +89,8 @@ class GroupPlanner:
         if not wanted and not whole_outputs:
             return Removals()
         active = self._delta.active_files()
-        found = find_affected(active, wanted, _is_of_no_unit)
+        # Files with units travel by manifest, so a name of Blizzard's own excludes them.
+        found = find_affected(active, wanted, is_blizzards)
         whole = dict.fromkeys(found.whole)
         whole.update(dict.fromkeys(self._places(active, whole_outputs, state.version, known)))
         doubtful = [place for place in found.doubtful if place not in whole]
@@ -179,8 +180,3 @@ def require_replaced_outputs(group: Group, known: Container[str]) -> None:
 def fully_removed_outputs(group: Group) -> tuple[str, ...]:
     """Return the outputs whose files are removed completely: no column selects their rows."""
     return group.outputs if not group.source_files else ()
-
-
-def _is_of_no_unit(spelled: str) -> bool:
-    """Return whether the name excludes units: files with units travel by manifest."""
-    return is_blizzards(spelled)

@@ -19,8 +19,8 @@ from blizzard_core.errors import NotFound
 from blizzard_core.storage.protocol import Storage
 from blizzard_core.table.schema_fit import SchemaMismatch
 from penguin_py.delta.active_files import spelled_value
+from penguin_py.delta.entry import removal_path
 from penguin_py.delta.log import LogReader
-from penguin_py.delta.replace_entry import removal_path
 from penguin_py.groups.rows import Rewritten, open_parquet
 from penguin_py.model import CommitConflict, Remove
 

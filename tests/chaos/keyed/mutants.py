@@ -96,6 +96,15 @@ def commits_rebased(patch: Patch) -> None:
     patch.setattr(merger, "CommitPlan", plan)
 
 
+def old_rows_stay(patch: Patch) -> None:
+    real = merger.CommitPlan
+
+    def plan(*values: Any, **more: Any) -> CommitPlan:
+        return replace(real(*values, **more), removes=())
+
+    patch.setattr(merger, "CommitPlan", plan)
+
+
 def position_ahead(patch: Patch) -> None:
     real = Merger._land  # noqa: SLF001  # what the mutant changes
 
@@ -162,10 +171,10 @@ CORE: tuple[Callable[[Patch], None], ...] = (
 # Noticed by one of the first histories, so the suite has them all; the others are rarer.
 QUICK: tuple[Callable[[Patch], None], ...] = (
     no_look_up,
-    commits_rebased,
+    old_rows_stay,
     position_ahead,
     last_version_only,
     all_rows_leave,
     leftovers_forgotten,
 )
-MERGES = (*QUICK, restore_ignored, gap_passed, rebuild_keeps_rows)
+MERGES = (*QUICK, commits_rebased, restore_ignored, gap_passed, rebuild_keeps_rows)

@@ -23,7 +23,7 @@ from penguin_py.keyed import changes as feed
 from penguin_py.keyed import merger
 from tests.chaos.keyed.delta import KeyedWorld, keyed_table, play_on_delta
 from tests.chaos.keyed.every_request import STORIES, FaultAt, die_at, table
-from tests.chaos.keyed.mutants import QUICK, gap_passed, restore_ignored
+from tests.chaos.keyed.mutants import QUICK, commits_rebased, gap_passed, restore_ignored
 from tests.chaos.replacing.faults import Killed
 from tests.support.s3_server import S3Server
 
@@ -108,6 +108,27 @@ def test_another_commit_between_plan_and_commit(world: KeyedWorld, rival: str) -
     world.run()
     expected = {1: "A", 2: "b", 3: "c"} | ({9: "foreign"} if rival == "append" else {})
     assert current(world) == expected
+
+
+@pytest.mark.unreadable_tables
+@pytest.mark.promise("G-220")
+def test_a_merge_rebased_over_a_compaction_doubles_rows(
+    world: KeyedWorld, monkeypatch: Patch
+) -> None:
+    commits_rebased(monkeypatch)
+    for key in (1, 2):
+        world.append(table((key, 1, "u", "a"), (key + 10, 1, "u", "b")))
+        world.run()
+    world.append(table((1, 2, "u", "c")))
+
+    def between() -> None:
+        world.between = lambda: None
+        world.current.delta().optimize.compact()
+
+    world.between = between
+    world.run()
+    world.current.tampered = True  # its log removes what is not active, against the protocol
+    assert sorted(row["v"] for row in world.rows()) == ["a", "a", "b", "b", "b", "c"]
 
 
 @pytest.mark.promise("G-219")

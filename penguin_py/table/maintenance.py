@@ -142,22 +142,13 @@ class Maintenance(TablePart):
 
     def run_due(self, due: Collection[str]) -> Iterator[str]:
         """Run the due chores of the table; yield each name once it is done."""
-        for name, chore in (("optimize", self._optimize), ("vacuum", self._vacuum)):
-            if name in due:
-                chore()
-                yield name
-
-    def _optimize(self) -> None:
-        """Compact small files, if that is configured."""
-        settings = self._table.settings.optimize
-        if settings is not None:
+        if "optimize" in due:
             self.run_chore("optimize", self._delta.optimize)
-
-    def _vacuum(self) -> None:
-        """Delete what the table let go, if that is configured."""
-        settings = self._table.settings.vacuum
-        if settings is not None:
-            self.run_chore("vacuum", lambda: {"files": self._delta.vacuum(settings.retention)})
+            yield "optimize"
+        vacuum = self._table.settings.vacuum
+        if "vacuum" in due and vacuum is not None:
+            self.run_chore("vacuum", lambda: {"files": self._delta.vacuum(vacuum.retention)})
+            yield "vacuum"
 
     def run_chore(self, name: str, action: Callable[[], Mapping[str, object]]) -> None:
         """Run one chore; a failure is logged."""

@@ -38,13 +38,8 @@ from penguin_py.planning.memory import (
     mirror_path,
     mirror_to_json,
 )
-from penguin_py.planning.recovery import (
-    check_no_state,
-    check_partitioning,
-    gather_output_ids,
-    recover,
-)
 from penguin_py.table.part import TableContext, TablePart
+from penguin_py.table.recovery import Recovery
 
 # Files that are looked at to find out whether the directory was copied.
 SAMPLED = 16
@@ -64,6 +59,7 @@ class TableView(TablePart):
 
     def __init__(self, context: TableContext) -> None:
         super().__init__(context)
+        self._recovery = Recovery(context)
         self._memory: Memory | None = None
         # Paths the log knows as of `_seen` that no watermark covers or a sweep found below one.
         self._known: set[str] = set()
@@ -111,7 +107,7 @@ class TableView(TablePart):
             )
         self._highest_txn = txn_version
         if state is not None:
-            check_partitioning(self._table, state)
+            self._recovery.check_partitioning(state)
         if state is not None and state.table_id != self._table_id:
             memory = None  # another table, or the first look
         if self._delta.replaced != self._replaced:
@@ -338,16 +334,8 @@ class TableView(TablePart):
                 self._log.warning("output_ids_ignored", error=error)
         elif first:
             segments.check(None, self._delta.anchor)
-            check_no_state(self._table, self._storage)
-        memory = recover(
-            self._table,
-            self._storage,
-            self._delta,
-            state,
-            self._accept,
-            segments.folded,
-            self._clock(),
-        )
+            self._recovery.check_no_state()
+        memory = self._recovery.recover(state, segments.folded)
         self._started = state is not None
         self._rebuilt = state is not None and not memory.commit_id
         self._sample = []
@@ -366,15 +354,7 @@ class TableView(TablePart):
             if entry.path in self._late or is_new(memory.progress, entry.path):
                 fresh.append(entry)
         if state is not None:
-            memory = gather_output_ids(
-                self._delta,
-                memory,
-                state,
-                segments,
-                self._transactions,
-                self._storage,
-                self._accept,
-            )
+            memory = self._recovery.gather_output_ids(memory, state, segments, self._transactions)
         self._refused = done_paths(memory.progress)
         mine = [e for e in fresh if e.path not in self._late and self._accept(e.path)]
         progress = add_logged_names(memory.progress, mine, self._clock())

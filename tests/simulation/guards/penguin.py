@@ -12,9 +12,9 @@ from penguin_py.delta.output_ids import OutputIds
 from penguin_py.delta.writer import LogWriter
 from penguin_py.intake.quarantine import Quarantine
 from penguin_py.planning import commit_plan as penguin_plan
-from penguin_py.planning import recovery
-from penguin_py.table import view
+from penguin_py.table import recovery, view
 from penguin_py.table.maintenance import Maintenance
+from penguin_py.table.recovery import Recovery
 from penguin_py.table.view import TableView
 from tests.simulation.guards.registry import always, empty, guard, never, none, nothing
 from tests.simulation.world import SimulatedWorld
@@ -28,14 +28,14 @@ def output_ids_come_once(_world: SimulatedWorld) -> Iterator[None]:
 
 @guard("Penguin forgets output ids when it starts, those of the mirror and of the log")
 def output_ids_are_stored(_world: SimulatedWorld) -> Iterator[None]:
-    real = view.gather_output_ids
+    real = Recovery.gather_output_ids
 
     def gathered(*arguments: Any) -> Any:
         return replace(real(*arguments), output_ids=())
 
     with (
         mock.patch.object(OutputIds, "__contains__", never),
-        mock.patch.object(view, "gather_output_ids", gathered),
+        mock.patch.object(Recovery, "gather_output_ids", gathered),
     ):
         yield
 
@@ -61,7 +61,7 @@ def transactions_conflict(_world: SimulatedWorld) -> Iterator[None]:
 @guard("Penguin's mirror is written before the commit, and the names done in it are believed")
 def mirror_follows_the_log(_world: SimulatedWorld) -> Iterator[None]:
     real = Committer._commit
-    remembered = recovery._remembered
+    remembered = Recovery._remembered
 
     def commit(self: Any, plan: Any, memory: Any, moved: Any, now: float) -> Any:
         if memory.txn_version:
@@ -69,17 +69,17 @@ def mirror_follows_the_log(_world: SimulatedWorld) -> Iterator[None]:
             self._view.save(replace(memory, progress=moved), now)
         return real(self, plan, memory, moved, now)
 
-    def believed(table: Any, storage: Any, log: Any, state: Any, folded: int) -> Any:
-        path = recovery.mirror_path(table.state_name)
-        mirror = recovery.checkpoint.load(storage, path, recovery.mirror_from_json)
-        known = remembered(table, storage, log, state, folded)
+    def believed(self: Any, state: Any, folded: int) -> Any:
+        path = recovery.mirror_path(self._table.state_name)
+        mirror = recovery.checkpoint.load(self._storage, path, recovery.mirror_from_json)
+        known = remembered(self, state, folded)
         if mirror is None or known is None:
             return known
         return replace(known, progress=mirror.progress)
 
     with (
         mock.patch.object(Committer, "_commit", commit),
-        mock.patch.object(recovery, "_remembered", believed),
+        mock.patch.object(Recovery, "_remembered", believed),
     ):
         yield
 
@@ -99,7 +99,7 @@ def penguin_reconciles(_world: SimulatedWorld) -> Iterator[None]:
 @guard("Penguin goes on with a mirror, and with output ids, of commits that the log has lost")
 def lost_commits_are_noticed(_world: SimulatedWorld) -> Iterator[None]:
     with (
-        mock.patch.object(recovery, "_contradiction", nothing),
+        mock.patch.object(Recovery, "_contradiction", nothing),
         mock.patch.object(OutputIds, "check", nothing),
     ):
         yield

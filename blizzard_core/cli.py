@@ -106,8 +106,11 @@ class _Guided(click.Command):
         self.params.append(_VERBOSE_OPTION)
 
     def format_epilog(self, _context: click.Context, formatter: click.HelpFormatter) -> None:
-        """Write the examples unchanged."""
-        write_examples(formatter, self.examples)
+        """Write the examples without wrapping, so they can be copied."""
+        if self.examples:
+            with formatter.section("Examples"):
+                for line in self.examples:
+                    formatter.write(f"{'':{formatter.current_indent}}{line}\n")
 
 
 class GuidedCommand(_Guided):
@@ -173,14 +176,6 @@ def command(
 ) -> Callable[[Callable[..., int]], GuidedCommand]:
     """Return a decorator that makes a command of a function that returns its exit code."""
     return click.command(name, cls=GuidedCommand, **attributes)
-
-
-def write_examples(formatter: click.HelpFormatter, examples: Sequence[str]) -> None:
-    """Write a section of command lines without wrapping, so they can be copied."""
-    if examples:
-        with formatter.section("Examples"):
-            for line in examples:
-                formatter.write(f"{'':{formatter.current_indent}}{line}\n")
 
 
 def _check_locale(encoding: str) -> None:

@@ -29,7 +29,7 @@ from blizzard_core.errors import NotFound, StateError, Unavailable
 from blizzard_core.log import get_logger
 from blizzard_core.storage.opening import normalize_uri
 from blizzard_core.storage.protocol import Entry, Storage, listed, read_each
-from blizzard_core.text import json_value, written_value
+from blizzard_core.text import json_object, written_value
 from blizzard_core.threads import ThreadPool
 
 LOG = "_delta_log"
@@ -155,10 +155,10 @@ def commits(storage: Storage) -> list[str]:
 def hinted(storage: Storage) -> int | None:
     """Return the version in ``_last_checkpoint``, which is only a hint; None if there is none."""
     try:
-        document = json_value(storage.read(f"{LOG}/_last_checkpoint"))
-    except (NotFound, ValueError):
+        document = json_object(storage.read(f"{LOG}/_last_checkpoint")) or {}
+    except NotFound:
         return None
-    version = document.get("version") if isinstance(document, dict) else None
+    version = document.get("version")
     return version if isinstance(version, int) and 0 <= version <= NEWEST else None
 
 

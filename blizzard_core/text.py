@@ -161,6 +161,15 @@ def json_value(text: bytes | str) -> Any:
         raise ValueError("it is nested too deeply") from None
 
 
+def json_object(text: bytes | str) -> dict[str, Any] | None:
+    """Parse a JSON object; None for any other text."""
+    try:
+        value = json_value(text)
+    except ValueError:
+        return None
+    return value if isinstance(value, dict) else None
+
+
 def written_value(text: bytes) -> Any:
     """Parse as `json_value` does; reject halves of surrogate pairs in strings."""
     value = json_value(text)

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import threading
+import time
 from collections.abc import Callable, Iterable, Iterator
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import contextmanager
@@ -13,20 +14,25 @@ R = TypeVar("R")
 
 @contextmanager
 def in_background(
-    name: str, turn: Callable[[threading.Event], None], secs: float | None = None
+    name: str, *turns: Callable[[threading.Event], None], secs: float | None = None
 ) -> Iterator[None]:
-    """Run ``turn`` in a thread while the block runs; it returns once its event is set.
+    """Run each turn in a thread while the block runs; it returns once its event is set.
 
-    At the end wait for it, ``secs`` at most. It never delays the end of the process.
+    At the end wait for all, ``secs`` at most. None delays the end of the process.
     """
     over = threading.Event()
-    thread = threading.Thread(target=turn, args=(over,), name=name, daemon=True)
-    thread.start()
+    threads = [
+        threading.Thread(target=turn, args=(over,), name=name, daemon=True) for turn in turns
+    ]
+    for thread in threads:
+        thread.start()
     try:
         yield
     finally:
         over.set()
-        thread.join(secs)
+        until = None if secs is None else time.monotonic() + secs
+        for thread in threads:
+            thread.join(None if until is None else max(0.0, until - time.monotonic()))
 
 
 class ThreadPool(ThreadPoolExecutor):

@@ -43,7 +43,6 @@ from blizzard_core.threads import ThreadPool
 from penguin_py.activity import TableActivity
 from penguin_py.delta.table import DeltaLog
 from penguin_py.groups.discard import DiscardRefused, DiscardResult
-from penguin_py.intake.calls import posts_of
 from penguin_py.intake.footers import REMEDY
 from penguin_py.keyed.merger import Merger
 from penguin_py.keyed.pipeline import KeyedPipeline
@@ -186,9 +185,9 @@ def report_runs(workers: Sequence[AnyPipeline], sinks: Sequence[RunSink]) -> Non
 
 
 def _panel(config: Config, workers: Sequence[AnyPipeline], where: str) -> Panel:
-    posts = posts_of(w.calls for w in workers if isinstance(w, TablePipeline))
+    calls = [w.calls for w in workers if isinstance(w, TablePipeline) and w.calls is not None]
     views, providers = [w.activity for w in workers], page_providers(config, where)
-    return Panel("penguin", views, time.time, providers, posts=posts)
+    return Panel("penguin", views, time.time, providers, recipients=calls)
 
 
 def _beating(tables: Sequence[Table], workers: Sequence[AnyPipeline]) -> list[Beating]:

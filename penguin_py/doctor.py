@@ -12,14 +12,17 @@ from blizzard_core.settings.document import Config
 from blizzard_core.text import counted
 from penguin_py.app import build
 from penguin_py.pipeline import TablePipeline
-from penguin_py.settings import Table, keyed_tables_of, tables_of
+from penguin_py.settings import keyed_tables_of, tables_of
 
 
 def examine(config: Config, stop: StopEvent) -> Iterator[CheckResult]:
     """Check each table's store and its Delta log. Ends early by ``stop``."""
     tables = tables_of(config)
     keyed = [each.table for each in keyed_tables_of(config)]
-    stores = {table.name: _store_of(table) for table in (*tables, *keyed)}
+    stores = {
+        table.name: UsedStore("table", table.uri, table.storage_options)
+        for table in (*tables, *keyed)
+    }
     unreachable: set[str] = set()
     for each in check_stores(stores.values(), stop):
         if each.result == "failed":
@@ -31,10 +34,6 @@ def examine(config: Config, stop: StopEvent) -> Iterator[CheckResult]:
         for pipeline in pipelines:
             if not stop.is_set():
                 yield from _log(pipeline, stores[pipeline.name].subject)
-
-
-def _store_of(table: Table) -> UsedStore:
-    return UsedStore("table", table.uri, table.storage_options)
 
 
 def _log(pipeline: TablePipeline, subject: str) -> Iterator[CheckResult]:

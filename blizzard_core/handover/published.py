@@ -96,13 +96,7 @@ def published_batch(storage: Storage, path: str) -> PublishedBatch | None:
 def runs_in(storage: Storage) -> Iterator[str]:
     """Yield the ids of all sources with a journal. Costs a LIST for each. Raises `StorageError`."""
     after = f"{JOURNAL_FOLDER}/"
-    while (run := _next_run(storage, after)) is not None:
+    while (entry := next(listed(storage, after, f"{JOURNAL_FOLDER}0"), None)) is not None:
+        run = entry.path.removeprefix(f"{JOURNAL_FOLDER}/").partition("/")[0]
         yield run
         after = f"{JOURNAL_FOLDER}/{run}0"  # "0" follows "/"
-
-
-def _next_run(storage: Storage, after: str) -> str | None:
-    entry = next(listed(storage, after, f"{JOURNAL_FOLDER}0"), None)
-    if entry is None:
-        return None
-    return entry.path.removeprefix(f"{JOURNAL_FOLDER}/").partition("/")[0]

@@ -14,14 +14,14 @@ lines are ignored.
 from __future__ import annotations
 
 import re
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable
 from dataclasses import dataclass, replace
 from typing import Any
 
 from blizzard_core.errors import NotFound
 from blizzard_core.handover.groups import COMMITTERS_FOLDER
 from blizzard_core.storage.protocol import Entry, Storage, listed_below
-from blizzard_core.text import json_value, utf8_name
+from blizzard_core.text import json_object, utf8_name
 
 # Stands for the stage of a line that takes a file off the record.
 RELEASED = "released"
@@ -126,11 +126,8 @@ def _can_be(path: Any) -> bool:
 
 def record_of(line: bytes) -> QuarantineRecord | None:
     """Parse a line; None for a damaged one."""
-    try:
-        found: Any = json_value(line)
-    except ValueError:
-        return None
-    if not isinstance(found, Mapping) or not _can_be(found.get("path")):
+    found = json_object(line)
+    if found is None or not _can_be(found.get("path")):
         return None
     modified = found.get("modified")
     count = found.get("retry_count")

@@ -42,7 +42,6 @@ _FOREIGN_SHARE = 0.9
 # A message is old if it was sent so long ago; clocks of queues may differ.
 _OLD_SECS = 600.0
 _SHOWN_CHARACTERS = 200
-_STOP_SECS = 2.0
 _FULL_SECS = 0.5
 
 
@@ -274,28 +273,6 @@ class Receiver:
             return
         with suppress(Exception):  # it is broken, and was reported
             queue.close()
-
-
-class Receiving:
-    """Receivers in threads of their own, from entering to leaving."""
-
-    def __init__(self, receivers: Sequence[Receiver]) -> None:
-        self._receivers = tuple(receivers)
-        self._stop = threading.Event()
-        # Daemon threads: one that waits for a queue must not delay the end of the process.
-        self._threads = [
-            threading.Thread(target=each.run, args=(self._stop,), name="notifications", daemon=True)
-            for each in self._receivers
-        ]
-
-    def __enter__(self) -> None:
-        for thread in self._threads:
-            thread.start()
-
-    def __exit__(self, *_: object) -> None:
-        self._stop.set()
-        for thread in self._threads:
-            thread.join(_STOP_SECS / max(1, len(self._threads)))
 
 
 def open_queue(uri: str, source_uri: str, options: StorageOptions) -> Queue:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import os
 from collections.abc import Iterator
-from contextlib import contextmanager
+from contextlib import ExitStack, closing, contextmanager
 
 from blizzard_core.observability.runs import RunSink
 from blizzard_core.settings.document import Config
@@ -17,12 +17,8 @@ def run_sinks(config: Config, daemon: str) -> Iterator[list[RunSink]]:
 
     Raises `ConfigError` if a library is not installed.
     """
-    sinks = _opened(config, daemon)
-    try:
-        yield sinks
-    finally:
-        for sink in sinks:
-            sink.close()
+    with ExitStack() as stack:
+        yield [stack.enter_context(closing(sink)) for sink in _opened(config, daemon)]
 
 
 def _opened(config: Config, daemon: str) -> list[RunSink]:

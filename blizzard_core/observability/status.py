@@ -12,7 +12,7 @@ from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import ExitStack, contextmanager
 from dataclasses import asdict, dataclass
 from importlib.metadata import version
-from typing import Any, Protocol
+from typing import Any
 
 from blizzard_core.observability.activity import Activity
 from blizzard_core.observability.background_cache import BackgroundCache, CachedDocument
@@ -20,6 +20,7 @@ from blizzard_core.observability.health import HealthReport, alive, ready
 from blizzard_core.observability.metrics import BUILD
 from blizzard_core.observability.notices import Notice, worst
 from blizzard_core.observability.page_file import page_id
+from blizzard_core.observability.posts import Posts, Recipient
 from blizzard_core.text import printable
 
 DISTRIBUTION = "blizzard-penguin"
@@ -74,21 +75,11 @@ class PageProviders:
             yield
 
 
-class Posts(Protocol):
-    """A recipient of posted messages. Thread-safe."""
-
-    def admits(self, authorization: str) -> bool:
-        """Return whether a request's ``Authorization`` may post."""
-
-    def post(self, authorization: str, body: bytes) -> bool:
-        """Take a message; return whether there was room for it."""
-
-
 class Panel:
     """All targets of one daemon and its page providers; ``clock`` gives epoch seconds.
 
-    ``penguin_page`` is the address of Penguin's page if this one shows it, too. ``posts`` takes
-    what is posted to ``/notify``.
+    ``penguin_page`` is the address of Penguin's page if this one shows it, too. ``recipients``
+    take what is posted to ``/notify``.
     """
 
     def __init__(
@@ -98,7 +89,7 @@ class Panel:
         clock: Callable[[], float],
         providers: PageProviders = PageProviders(),
         penguin_page: str | None = None,
-        posts: Posts | None = None,
+        recipients: Sequence[Recipient] = (),
     ) -> None:
         self._activities = tuple(activities)
         self._clock = clock
@@ -111,7 +102,7 @@ class Panel:
         self._page = page_id()
         self.providers = providers
         self.penguin_page = penguin_page
-        self.posts = posts
+        self.posts = Posts(recipients) if recipients else None
         BUILD.info(self._build)
 
     def alive(self) -> HealthReport:

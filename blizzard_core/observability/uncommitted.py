@@ -26,7 +26,7 @@ from blizzard_core.observability.commits import CommitTail
 from blizzard_core.observability.heartbeat import BEAT_SUFFIX, Life, most_alive, read_life
 from blizzard_core.observability.peer_state import moment_of, number_of, summarize_state
 from blizzard_core.storage.protocol import Entry, Storage, listed, listed_below, read_each
-from blizzard_core.text import json_value
+from blizzard_core.text import json_object
 from blizzard_core.threads import ThreadPool
 
 # The key of a committer's chores for the last poll whose files are all settled.
@@ -107,7 +107,7 @@ def read_committed(storage: Storage, now: float, own: str = "") -> Committed:
     documents = [
         document
         for _, raw in read_each(storage, (entry.path for entry in states), 1)
-        if (document := _document(raw)) is not None
+        if (document := json_object(raw)) is not None
     ]
     output_ids: set[str] = set()
     groups: dict[str, int] = {}
@@ -207,11 +207,3 @@ def waiting_groups(storage: Storage, source_id: str, committed: Committed) -> Un
             rows = sum(file.rows for file in group.files)
             found = found.plus(Uncommitted(len(group.files), rows, 1, entry.modified))
     return found
-
-
-def _document(raw: bytes) -> dict[str, Any] | None:
-    try:
-        found = json_value(raw)
-    except ValueError:
-        return None
-    return found if isinstance(found, dict) else None

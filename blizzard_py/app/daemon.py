@@ -39,7 +39,7 @@ if TYPE_CHECKING:
     # tables, and alone no replicas.
     from rich.console import Console
 
-    from blizzard_core.observability.status import Posts
+    from blizzard_core.observability.posts import Recipient
     from blizzard_py.app.replica_worker import ReplicaWorker
     from blizzard_py.app.replicas import Sharing
     from blizzard_py.explain import Explanation
@@ -144,7 +144,7 @@ def _page(
     where: str,
     address: str | None,
     penguin_page: str | None,
-    posts: Posts | None,
+    recipients: Sequence[Recipient],
 ) -> AbstractContextManager[None]:
     """Serve the page; without an address its modules are not imported."""
     if address is None:
@@ -161,7 +161,7 @@ def _page(
         samples=WebAddress.parse(address).is_loopback,
     )
     views = [each.activity or w.activity for w in workers for each in w.each]
-    return served(address, Panel("blizzard", views, time.time, providers, penguin_page, posts))
+    return served(address, Panel("blizzard", views, time.time, providers, penguin_page, recipients))
 
 
 def _with_untaken(config: Config, parts: SourceContext, found: Explanation) -> Explanation:

@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING
 
 from blizzard_core.settings.sources import SourceSettings
 from blizzard_core.settings.store_use import WEBHOOK, NotificationSettings
+from blizzard_core.threads import in_background
 from blizzard_py.sources.context import SourceContext
 
 if TYPE_CHECKING:
@@ -17,7 +18,11 @@ if TYPE_CHECKING:
     from blizzard_core.notifications.inbox import HintInbox
     from blizzard_core.notifications.protocol import Queue
     from blizzard_core.notifications.receiver import Receiver
-    from blizzard_core.notifications.webhook import WebhookQueue, Webhooks
+    from blizzard_core.notifications.webhook import WebhookQueue
+
+
+# How long an end waits for the receivers.
+_STOP_SECS = 2.0
 
 
 def with_inbox(parts: SourceContext) -> SourceContext:
@@ -40,7 +45,7 @@ class Notifications:
 
     def __init__(self, sources: Sequence[SourceContext]) -> None:
         """Open nothing: a thread opens its queue when it begins to read."""
-        self.webhooks: Webhooks | None = None
+        self.webhooks: list[WebhookQueue] = []
         self._receivers: list[Receiver] = []
         if not sources:
             return
@@ -48,31 +53,24 @@ class Notifications:
             Receiver,
             open_queue,
         )
-        from blizzard_core.notifications.webhook import (  # noqa: PLC0415  # see above
-            WebhookQueue,
-            Webhooks,
-        )
+        from blizzard_core.notifications.webhook import WebhookQueue  # noqa: PLC0415  # see above
 
-        webhooks: list[WebhookQueue] = []
         for settings, source, inboxes in _by_queue(sources):
             if settings.uri == WEBHOOK:
                 queue = WebhookQueue(settings.token or "")
-                webhooks.append(queue)
+                self.webhooks.append(queue)
                 opens = partial(_same, queue)
             else:
                 opens = partial(open_queue, settings.uri, source.uri, source.storage_options)
             owns = settings.advanced.foreign == "delete" or settings.uri == WEBHOOK
             self._receivers.append(Receiver(settings.uri, opens, inboxes, owns_queue=owns))
-        if webhooks:
-            self.webhooks = Webhooks(webhooks)
 
     def receiving(self) -> AbstractContextManager[None]:
         """Return the threads, which run while it is entered."""
         if not self._receivers:
             return nullcontext()
-        from blizzard_core.notifications.receiver import Receiving  # noqa: PLC0415  # see above
-
-        return Receiving(self._receivers)
+        runs = [receiver.run for receiver in self._receivers]
+        return in_background("notifications", *runs, secs=_STOP_SECS)
 
 
 def _by_queue(

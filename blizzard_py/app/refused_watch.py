@@ -90,7 +90,7 @@ class RefusedWatch:
                 if over.wait(LOOK_SECS):
                     return
 
-        with in_background("refused", turn, 1.0):
+        with in_background("refused", turn, secs=1.0):
             yield
 
 

@@ -299,7 +299,7 @@ class Membership:
                 self._try_look()
 
         try:
-            with in_background("replicas", turn, self.look_secs):
+            with in_background("replicas", turn, secs=self.look_secs):
                 yield
         finally:
             # First the lease: without its refusals a listed replica would be given sources.

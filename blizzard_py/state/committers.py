@@ -20,7 +20,7 @@ from blizzard_core.handover.groups import (
     seq_of,
 )
 from blizzard_core.storage.protocol import Entry, Storage, join, listed
-from blizzard_core.text import json_value
+from blizzard_core.text import json_object
 
 _STATE = "_checkpoint.json"
 
@@ -52,10 +52,10 @@ def committer_of(entry: Entry) -> str:
 def _blocks(sink: Storage, key: str) -> Iterator[dict[str, Any]]:
     for entry in committer_states(sink):
         try:
-            document = json_value(sink.read(entry.path))
-        except (NotFound, ValueError):
-            continue  # deleted meanwhile, or another program's file
-        block = document.get(key) if isinstance(document, dict) else None
+            document = json_object(sink.read(entry.path))
+        except NotFound:  # deleted meanwhile
+            continue
+        block = (document or {}).get(key)  # it may be another program's file
         if isinstance(block, dict):
             yield block
 

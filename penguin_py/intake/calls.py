@@ -6,15 +6,15 @@ lost one the rest of the pause.
 
 from __future__ import annotations
 
-import json
 import threading
 import time
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable
+from typing import Any
 
 from blizzard_core.daemon import StopEvent
-from blizzard_core.notifications.webhook import has_token
 from blizzard_core.redact import redacted
 from blizzard_core.storage.opening import normalize_uri
+from blizzard_core.text import json_object
 
 # Calls begin polls at least so far apart: batches of many sources share a commit.
 LEAST_SECS = 5.0
@@ -23,24 +23,25 @@ _CHECK_SECS = 1.0
 
 
 class TableCalls:
-    """The calls of one table. Thread-safe; one thread waits."""
+    """The calls of one table. Thread-safe; one thread waits. A `Recipient`."""
 
     def __init__(
         self, uri: str, token: str, monotonic: Callable[[], float] = time.monotonic
     ) -> None:
         self._uri = redacted(normalize_uri(uri))
-        self._token = token
+        self.token = token
         self._monotonic = monotonic
         self._called = threading.Event()
         self._not_before = 0.0
 
-    def admits(self, authorization: str) -> bool:
-        """Return whether a header has the table's token."""
-        return has_token(authorization, self._token)
+    def post(self, body: bytes) -> bool:
+        """End the pause by a message that names this table, or none; there is always room."""
+        self.call((json_object(body) or {}).get("table"))
+        return True
 
-    def call(self, uri: str | None) -> None:
-        """End the pause if the call is for this table; None: for every one."""
-        if uri is None or uri == self._uri:
+    def call(self, uri: Any) -> None:
+        """End the pause if the call is for this table, or names none."""
+        if not isinstance(uri, str) or uri == self._uri:
             self._called.set()
 
     def wait(self, secs: float, stop: StopEvent) -> bool:
@@ -59,38 +60,3 @@ class TableCalls:
             if not left:
                 return False
         return True
-
-
-class CallsOfTables:
-    """All calls of a daemon. A `Posts`."""
-
-    def __init__(self, tables: Sequence[TableCalls]) -> None:
-        self._tables = tuple(tables)
-
-    def admits(self, authorization: str) -> bool:
-        """Return whether any table has the token of a header."""
-        # Each is compared: how long it takes must not tell which one has the token.
-        return True in [each.admits(authorization) for each in self._tables]
-
-    def post(self, authorization: str, body: bytes) -> bool:
-        """Call the table that a message names, or all with its token; there is always room."""
-        uri = _table_of(body)
-        for each in self._tables:
-            if each.admits(authorization):
-                each.call(uri)
-        return True
-
-
-def posts_of(tables: Iterable[TableCalls | None]) -> CallsOfTables | None:
-    """Return the calls of a daemon; None if no table has any."""
-    found = [each for each in tables if each is not None]
-    return CallsOfTables(found) if found else None
-
-
-def _table_of(body: bytes) -> str | None:
-    try:
-        found = json.loads(body)
-    except (ValueError, RecursionError):
-        return None
-    uri = found.get("table") if isinstance(found, dict) else None
-    return uri if isinstance(uri, str) else None

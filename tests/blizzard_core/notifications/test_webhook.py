@@ -10,7 +10,8 @@ import pytest
 
 from blizzard_core.limits import MESSAGE_BYTES, WEBHOOK_MESSAGES
 from blizzard_core.log import configure
-from blizzard_core.notifications.webhook import WebhookQueue, Webhooks
+from blizzard_core.notifications.webhook import WebhookQueue
+from blizzard_core.observability.posts import Posts
 from blizzard_core.observability.status import Panel
 from blizzard_core.observability.web import Server
 
@@ -26,7 +27,7 @@ def queue() -> WebhookQueue:
 def port(queue: WebhookQueue) -> Iterator[int]:
     other = WebhookQueue("another-token-of-others")
     with Server(
-        "127.0.0.1:0", Panel("blizzard", [], lambda: 0.0, posts=Webhooks([queue, other]))
+        "127.0.0.1:0", Panel("blizzard", [], lambda: 0.0, recipients=[queue, other])
     ) as server:
         yield server.port
 
@@ -55,8 +56,8 @@ def test_wrong_token_is_refused(port: int, queue: WebhookQueue, token: str | Non
 
 
 def test_token_needs_its_scheme(queue: WebhookQueue) -> None:
-    assert not queue.admits(TOKEN)
-    assert queue.admits(f"Bearer {TOKEN}")
+    assert not Posts([queue]).admits(TOKEN)
+    assert Posts([queue]).admits(f"Bearer {TOKEN}")
 
 
 def test_large_message_is_refused(port: int, queue: WebhookQueue) -> None:

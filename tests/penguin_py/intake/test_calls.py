@@ -14,6 +14,7 @@ import pytest
 from blizzard_core.errors import ConfigError
 from blizzard_core.observability import commit_calls
 from blizzard_core.observability.commit_calls import CommitCalls, post_call
+from blizzard_core.observability.posts import Posts
 from blizzard_core.observability.run_sinks import run_sinks
 from blizzard_core.observability.runs import Job, RunEvent
 from blizzard_core.observability.status import Panel
@@ -22,7 +23,7 @@ from blizzard_core.settings.document import Config
 from blizzard_core.settings.load import load_config
 from blizzard_core.settings.tables import CallSettings
 from penguin_py.app import build
-from penguin_py.intake.calls import LEAST_SECS, CallsOfTables, TableCalls, posts_of
+from penguin_py.intake.calls import LEAST_SECS, TableCalls
 from tests.support.api_server import Reply, api_server
 from tests.support.scripted_worker import InstantStop
 
@@ -52,8 +53,8 @@ def table(clock: Clock) -> TableCalls:
 
 @pytest.fixture
 def address(table: TableCalls, clock: Clock) -> Iterator[str]:
-    posts = CallsOfTables([table, TableCalls("s3://lake/other", OTHER, clock)])
-    with Server("127.0.0.1:0", Panel("penguin", [], lambda: 0.0, posts=posts)) as server:
+    tables = [table, TableCalls("s3://lake/other", OTHER, clock)]
+    with Server("127.0.0.1:0", Panel("penguin", [], lambda: 0.0, recipients=tables)) as server:
         yield f"http://127.0.0.1:{server.port}/notify"
 
 
@@ -97,7 +98,7 @@ def test_token_of_another_table_ends_no_pause(
 def test_call_without_a_table_is_for_each_of_the_token(
     table: TableCalls, clock: Clock, body: bytes
 ) -> None:
-    assert CallsOfTables([table]).post(f"Bearer {TOKEN}", body)
+    assert Posts([table]).post(f"Bearer {TOKEN}", body)
     assert is_called(table, clock)
 
 
@@ -163,8 +164,9 @@ METRICS = {"address": "127.0.0.1:0"}
 
 def test_both_daemons_read_the_same_setting(tmp_path: Path) -> None:
     with build(configured(tmp_path, metrics=METRICS)) as [pipeline]:
-        posts = posts_of([None, pipeline.calls])
-        with Server("127.0.0.1:0", Panel("penguin", [], time.time, posts=posts)) as server:
+        assert pipeline.calls is not None
+        panel = Panel("penguin", [], time.time, recipients=[pipeline.calls])
+        with Server("127.0.0.1:0", panel) as server:
             uri = f"http://127.0.0.1:{server.port}/notify"
             config = configured(tmp_path, uri, metrics=METRICS)
             with run_sinks(config, "blizzard") as sinks, run_sinks(config, "penguin") as none:

@@ -22,6 +22,8 @@ if TYPE_CHECKING:
     from blizzard_core.settings.sources import MetadataColumn, OnBadRecord
     from blizzard_core.settings.tables import ParquetCompression
 
+# The columns with a record's position; no two records in batches of one source share one.
+POSITION: tuple[MetadataColumn, MetadataColumn] = ("_source_file", "_source_line")
 # The size of a file between two jobs of a batch: more files are more requests, and a task of the
 # later job reads whole files.
 _STAGED_FILE_BYTES = 32 << 20

@@ -33,16 +33,16 @@ Evolve = Literal["never", "add"]
 RESCUED = "_rescued"  # the column that ``unexpected_fields: capture`` adds
 
 _DECIMAL = re.compile(r"decimal\(\s*(\d{1,2})\s*(?:,\s*(\d{1,2})\s*)?\)")
-_MAX_DECIMAL_DIGITS = 38
+DECIMAL_DIGITS = 38
 
 
 def decimal_digits(text: str) -> tuple[int, int]:
     """Return precision and scale of ``decimal(p,s)``. Raises `ValueError` for other text."""
     found = _DECIMAL.fullmatch(text)
     precision, scale = (int(found[1]), int(found[2] or 0)) if found else (0, 0)
-    if not 1 <= precision <= _MAX_DECIMAL_DIGITS or scale > precision:
+    if not 1 <= precision <= DECIMAL_DIGITS or scale > precision:
         raise ValueError(
-            f"{text!r} is not decimal(p,s) with 1 to {_MAX_DECIMAL_DIGITS} digits, s of them"
+            f"{text!r} is not decimal(p,s) with 1 to {DECIMAL_DIGITS} digits, s of them"
             " behind the point"
         )
     return precision, scale

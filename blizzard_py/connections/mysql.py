@@ -15,7 +15,7 @@ from typing import Any
 import pyarrow as pa
 
 from blizzard_core.errors import SourceError
-from blizzard_core.settings.schema import FieldType
+from blizzard_core.settings.schema import DECIMAL_DIGITS, FieldType
 from blizzard_py.connections.literals import literal
 from blizzard_py.connections.mysql_session import ask
 from blizzard_py.connections.protocol import ColumnKind, ReadBound, ReadSelection, SourceColumn
@@ -220,7 +220,7 @@ def _field(name: str, kind: MyType, nullable: bool) -> FieldSpec:
     if kind.name in _INTEGERS:
         wide = kind.unsigned and kind.name == "int"
         return FieldSpec(name, "int64" if wide else _INTEGERS[kind.name], nullable)
-    if kind.name == "decimal" and kind.precision <= 38:
+    if kind.name == "decimal" and kind.precision <= DECIMAL_DIGITS:
         return FieldSpec(name, "decimal", nullable, (), kind.precision, kind.scale)
     if kind.name in _TIMES:
         return FieldSpec(name, "timestamp", nullable)

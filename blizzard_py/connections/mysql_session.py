@@ -18,7 +18,7 @@ import pyarrow as pa
 from blizzard_core.errors import BlizzardError
 from blizzard_core.extras import optional_module
 from blizzard_py.connections.sql.address import Address, address
-from blizzard_py.connections.sql.batches import MAX_BYTES, pieces
+from blizzard_py.connections.sql.batches import SAMPLE_ROWS, pieces, rows_like
 from blizzard_py.connections.sql.errors import (
     ErrorTranslator,
     ServerLabel,
@@ -139,8 +139,7 @@ def _unquoted(text: str) -> str:
     return text.partition("Couldn't convert the value")[0] or text
 
 
-# Batches are limited by rows only, so the size of the first rows decides their number.
-_SAMPLE_ROWS, _MOST_ROWS = 64, 16_384
+_MOST_ROWS = 16_384
 
 
 def read(
@@ -152,9 +151,6 @@ def read(
     """
     del fields
     statement: str = spec["statement"]
-    sample = ask(access, f"{statement} LIMIT {_SAMPLE_ROWS}")
-    average = max(1, sample.nbytes // max(1, sample.num_rows))
-    del sample
-    rows = max(1, min(_MOST_ROWS, MAX_BYTES // average))
+    rows = rows_like(ask(access, f"{statement} LIMIT {SAMPLE_ROWS}"), _MOST_ROWS)
     for batch in stream(access, statement, rows):
         yield from pieces(batch)

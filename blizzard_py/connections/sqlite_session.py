@@ -23,7 +23,7 @@ import pyarrow.compute as pc
 from blizzard_core.errors import BlizzardError, Unavailable
 from blizzard_core.extras import optional_module
 from blizzard_py.connections.sql.adbc import stream
-from blizzard_py.connections.sql.batches import MAX_BYTES, alike, pieces
+from blizzard_py.connections.sql.batches import SAMPLE_ROWS, alike, pieces, rows_like
 from blizzard_py.connections.sql.errors import ErrorTranslator, ServerLabel, guarded
 from blizzard_py.job import FieldSpec
 from blizzard_py.reading import Access
@@ -138,8 +138,7 @@ def until(instant: datetime, like: str, zone: tzinfo = UTC) -> str:
     return text[: 19 + (digits + 1 if digits else 0)] + (found[3] or "")
 
 
-# Batches are limited by rows only, so the size of the first rows decides their number.
-_SAMPLE_ROWS, _MOST_ROWS = 64, 8192
+_MOST_ROWS = 8192
 
 
 def read(
@@ -172,12 +171,10 @@ def _opened(session: Any, statement: str, rows: int) -> Any:
 
 
 def _rows_of_a_batch(session: Any, statement: str) -> int:
-    few = f"SELECT * FROM ({statement}) LIMIT {_SAMPLE_ROWS}"  # noqa: S608  # the task's own
-    cursor = _opened(session, few, _SAMPLE_ROWS)
+    few = f"SELECT * FROM ({statement}) LIMIT {SAMPLE_ROWS}"  # noqa: S608  # the task's own
+    cursor = _opened(session, few, SAMPLE_ROWS)
     with cursor:
-        sample = cursor.fetch_arrow_table()
-    average: int = max(1, sample.nbytes // max(1, sample.num_rows))
-    return max(1, min(_MOST_ROWS, MAX_BYTES // average))
+        return rows_like(cursor.fetch_arrow_table(), _MOST_ROWS)
 
 
 def _merged(batch: pa.RecordBatch) -> Iterator[pa.RecordBatch]:

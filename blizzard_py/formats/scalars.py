@@ -13,14 +13,19 @@ from dataclasses import replace
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from blizzard_py.formats.ndjson.columns import MAX_MICROS, MIN_MICROS
+from blizzard_core.settings.schema import DECIMAL_DIGITS
 from blizzard_py.job import FieldSpec
-from blizzard_py.schema.types import EPOCH_SCALES, arrow_type
+from blizzard_py.schema.types import (
+    EPOCH_SCALES,
+    FIRST_DAY,
+    LAST_DAY,
+    MAX_MICROS,
+    MIN_MICROS,
+    arrow_type,
+)
 
 _MICROS = pa.timestamp("us", tz="UTC")
 _NAIVE = pa.timestamp("us")
-# Days since 1970 of 0001-01-01 and 9999-12-31.
-_FIRST_DAY, _LAST_DAY = -719_162, 2_932_896
 _DAY_MICROS = 86_400_000_000
 _WIDE_DIGITS = 76
 
@@ -126,7 +131,7 @@ def _timestamp(spec: FieldSpec, array: pa.Array) -> pa.Array:
         pa.types.is_integer(kind) or pa.types.is_decimal(kind) or pa.types.is_floating(kind)
     ):
         raise NoSuchCast
-    digits = replace(spec, type="decimal", precision=38, scale=EPOCH_SCALES[spec.unit])
+    digits = replace(spec, type="decimal", precision=DECIMAL_DIGITS, scale=EPOCH_SCALES[spec.unit])
     exact = _decimal(digits, array)
     factor = pa.scalar(10 ** EPOCH_SCALES[spec.unit], pa.decimal128(7, 0))
     micros = pc.multiply(exact.cast(pa.decimal128(30, digits.scale)), factor).cast(pa.int64())
@@ -143,7 +148,7 @@ def _in_calendar(found: pa.Array) -> pa.Array:
 
 def _days(found: pa.Array) -> pa.Array:
     lowest, highest = pc.min_max(found.cast(pa.int32())).as_py().values()
-    if lowest is not None and (lowest < _FIRST_DAY or highest > _LAST_DAY):
+    if lowest is not None and (lowest < FIRST_DAY or highest > LAST_DAY):
         raise ValueError("the day lies outside the years 1 to 9999 (infinity, or BC)")
     return found
 

@@ -20,6 +20,7 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from blizzard_core.settings.format_options import ValueOptions
+from blizzard_core.settings.schema import DECIMAL_DIGITS
 from blizzard_py.formats.ndjson.columns import from_json
 from blizzard_py.formats.ndjson.extract import NULL
 from blizzard_py.formats.scalars import NoSuchCast, cast_scalar
@@ -34,7 +35,6 @@ _NO_TIME = pa.nulls(1, _NAIVE)[0]
 # Arrow reads the listed changes of a zone, not the rule that goes on behind them.
 _ARROW_KNOWS_UNTIL = dt.datetime(2037, 1, 1)  # noqa: DTZ001  # a local time
 _MICROSECOND = dt.timedelta(microseconds=1)
-_EPOCH_PRECISION = 38
 _INTEGERS = frozenset({"int32", "int64"})
 _FLOATS = frozenset({"float32", "float64"})
 # What a cast to these types may accept, and a little more.
@@ -216,7 +216,7 @@ def _date(spec: FieldSpec, array: pa.StringArray, options: ValueOptions) -> pa.A
 def _timestamp(spec: FieldSpec, array: pa.StringArray, options: ValueOptions) -> pa.Array:
     if spec.unit != "iso":
         scale = EPOCH_SCALES[spec.unit]
-        digits = replace(spec, type="decimal", precision=_EPOCH_PRECISION, scale=scale)
+        digits = replace(spec, type="decimal", precision=DECIMAL_DIGITS, scale=scale)
         return cast_scalar(spec, _number(digits, array, options))
     texts = pc.ascii_trim_whitespace(array)
     if options.timestamp_format:

@@ -25,13 +25,13 @@ from blizzard_core.storage.protocol import Storage, join, order_key
 from blizzard_py.formats.names import format_of
 from blizzard_py.formats.protocol import BadRecord
 from blizzard_py.formats.source_file import SourceFile
-from blizzard_py.job import IngestJob, JobFile, StagedBadRecords, source_file_text
+from blizzard_py.job import POSITION, IngestJob, JobFile, StagedBadRecords, source_file_text
 from blizzard_py.kernels.bad_records import BadRecordWriter, FileLetters
 from blizzard_py.kernels.lateness import Limits, Rule, key_us, split, times_of
 from blizzard_py.lines.failure import FileFailed
 from blizzard_py.lines.framing import RefusedRecord
 
-_FILE, _LINE = "_source_file", "_source_line"
+_FILE, _LINE = POSITION
 _MICRO = 1_000_000
 
 

@@ -7,6 +7,7 @@ them.
 
 from __future__ import annotations
 
+from codecs import BOM_UTF8
 from collections.abc import Hashable, Iterable, Iterator
 from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING
@@ -17,8 +18,6 @@ if TYPE_CHECKING:
     import pyarrow as pa
 
 CHUNK_BYTES = 2 << 20
-
-_BOM = b"\xef\xbb\xbf"
 
 
 @dataclass(frozen=True, slots=True)
@@ -150,4 +149,4 @@ def _long_line(head: bytes, offset: int, length: int, limit: int) -> RefusedReco
 
 
 def _mark(data: bytes, offset: int) -> int:
-    return len(_BOM) if offset == 0 and data.startswith(_BOM) else 0
+    return len(BOM_UTF8) if offset == 0 and data.startswith(BOM_UTF8) else 0

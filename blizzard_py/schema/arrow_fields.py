@@ -4,10 +4,9 @@ from __future__ import annotations
 
 import pyarrow as pa
 
-from blizzard_core.settings.schema import FieldType
+from blizzard_core.settings.schema import DECIMAL_DIGITS, FieldType
 from blizzard_py.job import FieldSpec
 
-MOST_DIGITS = 38
 _BINARIES = (
     pa.types.is_binary,
     pa.types.is_large_binary,
@@ -22,7 +21,7 @@ def field_of(column: pa.Field) -> FieldSpec:
     kinds = pa.types
     if kinds.is_dictionary(kind):
         return field_of(column.with_type(kind.value_type))
-    if kinds.is_decimal(kind) and kind.precision <= MOST_DIGITS and kind.scale >= 0:
+    if kinds.is_decimal(kind) and kind.precision <= DECIMAL_DIGITS and kind.scale >= 0:
         return FieldSpec(name, "decimal", nullable, precision=kind.precision, scale=kind.scale)
     if kinds.is_uint64(kind):
         return FieldSpec(name, "decimal", nullable, precision=20, scale=0)

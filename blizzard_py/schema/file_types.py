@@ -13,9 +13,9 @@ from dataclasses import replace
 import pyarrow as pa
 
 from blizzard_core.limits import INFERRED_LEVELS, INFERRED_VALUES
-from blizzard_core.settings.schema import FieldType
+from blizzard_core.settings.schema import DECIMAL_DIGITS, FieldType
 from blizzard_py.job import FieldSpec
-from blizzard_py.schema.arrow_fields import MOST_DIGITS, field_of
+from blizzard_py.schema.arrow_fields import field_of
 from blizzard_py.schema.column_names import can_be_struct
 
 _WIDER: Mapping[frozenset[FieldType], FieldType] = {
@@ -71,7 +71,7 @@ def _united_decimals(left: FieldSpec, right: FieldSpec) -> FieldSpec | None:
         return None
     scale = max(each[1] for each in digits if each)
     precision = scale + max(each[0] - each[1] for each in digits if each)
-    if precision > MOST_DIGITS:
+    if precision > DECIMAL_DIGITS:
         return None
     return replace(left, type="decimal", precision=precision, scale=scale)
 

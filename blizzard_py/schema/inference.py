@@ -39,13 +39,11 @@ from blizzard_core.limits import (
     INFERRED_VALUES,
     STRUCT_FIELDS,
 )
-from blizzard_core.settings.schema import FieldType, column_name
+from blizzard_core.settings.schema import DECIMAL_DIGITS, FieldType, column_name
 from blizzard_py.job import FieldSpec
 from blizzard_py.schema.column_names import unique_columns
 from blizzard_py.schema.field_specs import field_document
 from blizzard_py.schema.file_types import united
-
-MAX_DECIMAL_DIGITS = 38
 
 # Exactly forms that the reader takes for a timestamp.
 _ISO = re.compile(
@@ -255,7 +253,7 @@ class Inference:
             return self._list(name, seen, path)
         for common, kind in _COMMON:
             if kinds <= common and (kind != "timestamp" or self._rules.timestamps):
-                return _spec(name, kind, precision=MAX_DECIMAL_DIGITS if kind == "decimal" else 0)
+                return _spec(name, kind, precision=DECIMAL_DIGITS if kind == "decimal" else 0)
         return self._conflict(
             name, path, (f"{_TOLD.get(k, k)} ({w})" for k, w in seen.kinds.items())
         )
@@ -301,7 +299,7 @@ def _kind(value: Any) -> _Kind:
         return "timestamp" if _is_timestamp(value) else "text"
     kind = _KINDS[type(value)]
     if kind == "integer" and not -(2**63) <= value < 2**63:
-        return "decimal" if abs(value) < 10**MAX_DECIMAL_DIGITS else "digits"
+        return "decimal" if abs(value) < 10**DECIMAL_DIGITS else "digits"
     return kind
 
 

@@ -23,6 +23,9 @@ from blizzard_py.job import FieldSpec
 # digits of microseconds reach far beyond the year 9999.
 EPOCH_SCALES = {"s": 6, "ms": 3, "us": 0}
 EPOCH_DIGITS = 18
+# The years 1 to 9999, as Python's dates have them, in days and microseconds since 1970.
+FIRST_DAY, LAST_DAY = -719_162, 2_932_896
+MIN_MICROS, MAX_MICROS = -62_135_596_800_000_000, 253_402_300_799_999_999
 
 _TIMESTAMP = pa.timestamp("us", tz="UTC")
 _TYPES: dict[FieldType, pa.DataType] = {

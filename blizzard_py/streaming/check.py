@@ -14,9 +14,9 @@ from blizzard_core.errors import ConfigError
 from blizzard_core.settings.event_time import OURS, Branch, EventTimeSettings
 from blizzard_py.engines.spark.transform import check, record_schema, schema_refusal
 from blizzard_py.engines.spark.transform_guard import aggregate_refusal, spark_message
-from blizzard_py.job import AddedColumns, IngestSettings
+from blizzard_py.job import POSITION, AddedColumns, IngestSettings
 from blizzard_py.kernels.write.metadata import Metadata
-from blizzard_py.streaming.decode_job import PLACE, decode_settings
+from blizzard_py.streaming.decode_job import decode_settings
 from blizzard_py.streaming.operators import Definition, frame_of, refusal
 from blizzard_py.streaming.source import StagedRows
 
@@ -41,8 +41,8 @@ def definition_of(
     problems = list(_input_problems(given, branches, schema, transformed=is_transformed))
     if problems:
         raise ConfigError(f"{where}.event_time", problems)
-    wanted = [name for name in PLACE if name in settings.added_columns.metadata]
-    passing = tuple(n for n in schema.names if n not in PLACE or n in wanted)
+    wanted = [name for name in POSITION if name in settings.added_columns.metadata]
+    passing = tuple(n for n in schema.names if n not in POSITION or n in wanted)
     return Definition(given, branches, schema, passing, settings.added_columns.emitted_batch)
 
 
@@ -53,13 +53,13 @@ def _input_problems(
         return []  # the configuration was already checked without Spark
     found = [
         f"the transform must keep {name} (SELECT {name}, …), which identifies late rows"
-        for name in PLACE
+        for name in POSITION
         if name not in schema.names
     ]
-    places = Metadata(AddedColumns(PLACE)).schema(pa.schema([]))
+    places = Metadata(AddedColumns(POSITION)).schema(pa.schema([]))
     found += [
         f"the transform gives {name} as {schema.field(name).type}; keep it unchanged"
-        for name in PLACE
+        for name in POSITION
         if name in schema.names and schema.field(name).type != places.field(name).type
     ]
     found += [

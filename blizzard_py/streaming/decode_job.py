@@ -12,17 +12,13 @@ from dataclasses import replace
 
 from pyspark.sql import SparkSession
 
-from blizzard_core.settings.sources import MetadataColumn
 from blizzard_core.storage.protocol import join
 from blizzard_py.engines.spark.job_secrets import attach_secrets, restore_secrets
 from blizzard_py.engines.spark.numbered_tasks import run_numbered
 from blizzard_py.engines.spark.worker import storage_of, task_context
-from blizzard_py.job import IngestJob, IngestSettings, StagedBadRecords
+from blizzard_py.job import POSITION, IngestJob, IngestSettings, StagedBadRecords
 from blizzard_py.kernels.late_letters import LatenessTask, run_lateness_task
 from blizzard_py.kernels.report import TaskReport, merged
-
-# The columns with a row's position, by which late rows become dead letters.
-PLACE: tuple[MetadataColumn, ...] = ("_source_file", "_source_line")
 
 _FOLDER = "accepted"
 
@@ -32,7 +28,7 @@ def decode_settings(settings: IngestSettings) -> IngestSettings:
     return replace(
         settings,
         layout=settings.layout.for_staging(),
-        added_columns=settings.added_columns.with_metadata(PLACE),
+        added_columns=settings.added_columns.with_metadata(POSITION),
     )
 
 

@@ -15,6 +15,7 @@ All functions raise `SourceError`. It names what the answer contains instead, an
 from __future__ import annotations
 
 import re
+from codecs import BOM_UTF8
 from collections.abc import Iterator, Mapping, Sequence
 from typing import Any
 
@@ -31,7 +32,6 @@ CHUNK_BYTES = 2 << 20
 # Records that are joined at a time.
 _STEP = 4096
 
-_BOM = b"\xef\xbb\xbf"
 _BLANKS = re.compile(rb"[ \t\r\n]*")
 # Also inside strings. The copy only tells where values begin and end.
 _ODD = re.compile(rb"NaN|Infinity|\\u[dD][89a-fA-F][0-9a-fA-F]{2}")
@@ -79,7 +79,7 @@ class AnswerText:
             raise self._error(
                 f"more than {ANSWER_VALUES:,} values in one answer; ask for smaller pages"
             )
-        start = len(_BOM) if body.startswith(_BOM) else 0
+        start = len(BOM_UTF8) if body.startswith(BOM_UTF8) else 0
         blanks = _BLANKS.match(body, start)
         self._body = memoryview(body)[blanks.end() if blanks else start :]
         self._original: memoryview | None = None

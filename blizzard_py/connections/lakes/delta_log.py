@@ -165,7 +165,7 @@ def changed(commits: Iterable[DeltaCommit], enabled: bool, what: str) -> list[Fi
     for commit in commits:
         _check(commit, what)
         if commit.properties is not None:
-            enabled = commit.properties.get(_CDF, "").lower() == "true"
+            enabled = is_fed(commit.properties)
         if commit.changes:
             found += [
                 FileChange(file, "", commit.version, commit.timestamp) for file in commit.changes

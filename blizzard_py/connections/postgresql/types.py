@@ -11,7 +11,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
-from blizzard_core.settings.schema import FieldType
+from blizzard_core.settings.schema import DECIMAL_DIGITS, FieldType
 from blizzard_py.connections.protocol import ColumnKind, SourceColumn
 from blizzard_py.job import FieldSpec
 
@@ -33,7 +33,6 @@ _SIMPLE: dict[str, tuple[FieldType, ColumnKind]] = {
     "json": ("json", "other"),
     "jsonb": ("json", "other"),
 }
-_MAX_DIGITS = 38
 
 
 @dataclass(frozen=True)
@@ -55,7 +54,7 @@ class PgType:
             return None
         packed = self.modifier - 4
         precision, scale = packed >> 16, ((packed & 0x7FF) ^ 1024) - 1024
-        return (precision, scale) if 0 <= scale <= precision <= _MAX_DIGITS else None
+        return (precision, scale) if 0 <= scale <= precision <= DECIMAL_DIGITS else None
 
     @property
     def label(self) -> str:

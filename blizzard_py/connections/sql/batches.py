@@ -14,14 +14,15 @@ import numpy.typing as npt
 import pyarrow as pa
 import pyarrow.compute as pc
 
+from blizzard_py.schema.types import FIRST_DAY, LAST_DAY, MAX_MICROS, MIN_MICROS
+
 Marks: TypeAlias = npt.NDArray[np.bool_]
 
 MAX_ROWS = 1 << 16
 MAX_BYTES = 16 << 20
+# The first rows by whose size a session decides how many more come together.
+SAMPLE_ROWS = 64
 
-# 0001-01-01 and 9999-12-31, in the units of drivers.
-_DAYS = (-719_162, 2_932_896)
-_MICROSECONDS = (-62_135_596_800_000_000, 253_402_300_799_999_999)
 # PostgreSQL's infinities, the ends of its integers, as ADBC moves them from 2000 to 1970: they
 # wrap around, to where PostgreSQL itself has no times.
 _INFINITIES = {
@@ -69,12 +70,15 @@ def alike(
         yield rows, [place for place, is_odd in zip(places, kind, strict=True) if is_odd]
 
 
+def rows_like(sample: pa.RecordBatch | pa.Table, most: int) -> int:
+    """Return how many rows like these are about `MAX_BYTES`, at most ``most``."""
+    average = max(1, sample.nbytes // max(1, sample.num_rows))
+    return int(max(1, min(most, MAX_BYTES // average)))
+
+
 def sliced(batch: pa.RecordBatch) -> Iterator[pa.RecordBatch]:
     """Yield slices of at most `MAX_ROWS` rows and about `MAX_BYTES`, sharing its memory."""
-    if batch.num_rows == 0:
-        return
-    average = max(1, batch.nbytes // batch.num_rows)
-    rows = max(1, min(MAX_ROWS, MAX_BYTES // average))
+    rows = rows_like(batch, MAX_ROWS)
     for start in range(0, batch.num_rows, rows):
         yield batch.slice(start, rows)
 
@@ -109,8 +113,8 @@ def _is_wide(kind: pa.DataType) -> bool:
 def _counted(column: pa.Array) -> tuple[pa.Array, tuple[int, int], Literal["us", "D"]]:
     """Return times as numbers, with the limits of the supported range."""
     if pa.types.is_date32(column.type):
-        return column.cast(pa.int32()), _DAYS, "D"
-    return column.cast(pa.int64()), _MICROSECONDS, "us"
+        return column.cast(pa.int32()), (FIRST_DAY, LAST_DAY), "D"
+    return column.cast(pa.int64()), (MIN_MICROS, MAX_MICROS), "us"
 
 
 def _readable(column: pa.Array) -> pa.Array:

@@ -5,11 +5,8 @@ from __future__ import annotations
 from pyspark.sql import DataFrame
 
 from blizzard_core.handover.groups import UNIT_COLUMN
-from blizzard_core.settings.sources import MetadataColumn
-from blizzard_py.job import IngestSettings
+from blizzard_py.job import POSITION, IngestSettings
 
-# A record's position; no two records in batches of one source share one.
-POSITION: tuple[MetadataColumn, ...] = ("_source_file", "_source_line")
 _ALONE = "_blizzard_alone"
 _RANK = "_blizzard_rank"
 

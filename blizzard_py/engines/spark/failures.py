@@ -66,20 +66,23 @@ def reason_of(error: Exception) -> str:
             f"the executors run Python {found[1]} and this driver runs {found[2]}; both must be the"
             " same: use one image for both, or set spark.pyspark.python in spark.conf"
         )
+    line = _raised_line(text)
+    if missing := _MISSING.match(line):
+        return bounded(
+            f"the executors' Python cannot run this package ({missing[1]}); install its"
+            " dependencies in their image, or set spark.pyspark.python in spark.conf"
+        )
+    kind, _, message = line.partition(": ")
+    if kind.startswith(("blizzard_py.", "blizzard_core.")) and message:
+        return bounded(message)
+    return bounded(line) or _spark_reason(text) or type(error).__name__
+
+
+def _raised_line(text: str) -> str:
+    """Return the line of a worker's exception, ``""`` without one."""
     _, traceback, tail = text.rpartition("Traceback (most recent call last):")
-    if traceback:
-        unindented = (line for line in tail.splitlines()[1:] if line and not line[0].isspace())
-        if line := next(unindented, ""):
-            if missing := _MISSING.match(line):
-                return bounded(
-                    f"the executors' Python cannot run this package ({missing[1]}); install its"
-                    " dependencies in their image, or set spark.pyspark.python in spark.conf"
-                )
-            kind, _, message = line.partition(": ")
-            if kind.startswith(("blizzard_py.", "blizzard_core.")) and message:
-                return bounded(message)
-            return bounded(line)
-    return _spark_reason(text) or type(error).__name__
+    lines = tail.splitlines()[1:] if traceback else []
+    return next((line for line in lines if line and not line[0].isspace()), "")
 
 
 def _spark_reason(text: str) -> str:
@@ -97,11 +100,7 @@ def reading_error(error: Exception) -> BlizzardError | None:
 
     Spark passes on text only, and the type decides whether a retry helps.
     """
-    _, traceback, tail = str(error).rpartition("Traceback (most recent call last):")
-    if not traceback:
-        return None
-    unindented = (line for line in tail.splitlines()[1:] if line and not line[0].isspace())
-    found = _RAISED.match(next(unindented, ""))
+    found = _RAISED.match(_raised_line(str(error)))
     kind = None if found is None else _OF_READING.get(found["kind"])
     return None if kind is None or found is None else kind(bounded(found["message"]))
 

@@ -33,7 +33,7 @@ from pyspark.sql.types import (
 
 from blizzard_core.errors import ConfigError
 from blizzard_core.handover.groups import UNIT_COLUMN
-from blizzard_py.engines.spark.deduplication import POSITION, without_duplicates
+from blizzard_py.engines.spark.deduplication import without_duplicates
 from blizzard_py.engines.spark.failures import first_line, is_data_failure
 from blizzard_py.engines.spark.transform_guard import (
     VIEW_PREFIX,
@@ -44,7 +44,7 @@ from blizzard_py.engines.spark.transform_guard import (
 )
 from blizzard_py.engines.spark.worker import nothing, read_partition
 from blizzard_py.formats.ndjson.columns import RecordSchema
-from blizzard_py.job import AddedColumns, IngestSettings, JobFile, OutputLayout, SqlSteps
+from blizzard_py.job import POSITION, AddedColumns, IngestSettings, JobFile, OutputLayout, SqlSteps
 from blizzard_py.kernels.sql_stage import DIRECTORY, PARTITION, by_path
 from blizzard_py.kernels.write.metadata import Metadata
 

@@ -13,13 +13,13 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from blizzard_core.settings.format_options import AvroOptions
+from blizzard_core.settings.schema import DECIMAL_DIGITS
 from blizzard_py.formats.avro.schema import AvroType
 from blizzard_py.formats.avro.walk import damaged_block
 from blizzard_py.formats.nested_arrays import mapped_items, struct_of
 from blizzard_py.formats.typed_rows import json_texts
 
 _WIDE_BYTES, _WIDE_DIGITS = 32, 76
-_DIGITS = 38
 _JSON = pa.json_(pa.string())
 _UNITS = {"millis": "ms", "micros": "us", "nanos": "ns"}
 _DAY = {"time-millis": 86_400_000, "time-micros": 86_400_000_000}
@@ -64,7 +64,7 @@ def column_type(node: AvroType) -> pa.DataType:
     inner = [column_type(child) for child in node.children]
     found = _NARROW.get(node.kind) or stored_type(node)
     if node.logical == "decimal":
-        make = pa.decimal128 if node.digits <= _DIGITS else pa.decimal256
+        make = pa.decimal128 if node.digits <= DECIMAL_DIGITS else pa.decimal256
         found = make(node.digits, node.scale)
     elif node.kind in {"string", "enum"} or node.logical == "uuid":
         found = pa.string()

@@ -7,7 +7,6 @@ within pages and wrong statistics are copied, too.
 
 from __future__ import annotations
 
-import datetime as dt
 from collections.abc import Iterable, Iterator
 from dataclasses import dataclass, replace
 from itertools import accumulate
@@ -45,6 +44,7 @@ from blizzard_py.formats.columnar.messages import DecodeCommand
 from blizzard_py.formats.columnar.rows import StoredFile, allowed, check_footer, decoded
 from blizzard_py.formats.protocol import OpenFile
 from blizzard_py.lines.failure import bounded
+from blizzard_py.schema.types import FIRST_DAY, LAST_DAY
 
 # A smaller group costs readers more than decoding it costs once.
 LEAST_BYTES = 1 << 20
@@ -52,8 +52,6 @@ LEAST_BYTES = 1 << 20
 _TAIL_BYTES = 64 << 10
 _MB = 1 << 20
 _NAMES_CHARACTERS = 200
-_EPOCH = dt.date(1970, 1, 1).toordinal()
-_FIRST_DAY, _DAY_AFTER = dt.date.min.toordinal() - _EPOCH, dt.date.max.toordinal() - _EPOCH + 1
 # What a day is in the unit of a column's statistics.
 _DAYS = {"DATE": 1, "TIMESTAMP": 86_400_000_000}
 # Readers work around faults of this writer, by its name. A copy has another name.
@@ -326,5 +324,5 @@ def _check_statistics(column: pq.ColumnSchema, found: pq.Statistics | None) -> N
     day = _DAYS.get(column.logical_type.type)
     if day and found.has_min_max:
         low, high = found.min_raw, found.max_raw
-        if not _FIRST_DAY * day <= low <= high < _DAY_AFTER * day:
+        if not FIRST_DAY * day <= low <= high < (LAST_DAY + 1) * day:
             raise _Decode(f"column {column.path!r} has a year beyond 1 to 9999")

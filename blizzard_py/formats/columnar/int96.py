@@ -18,8 +18,8 @@ import pyarrow.parquet as pq
 
 from blizzard_core.table.row_groups import with_schema
 from blizzard_core.table.thrift import INTEGERS, encode_int, read_int
-from blizzard_py.formats.letters.writing import FIRST_DAY, LAST_DAY
 from blizzard_py.formats.nested_arrays import by_column, leaf_rows, map_leaves_with
+from blizzard_py.schema.types import FIRST_DAY, LAST_DAY
 
 _STORED = pa.binary(12)
 _NANOS, _DAY = "nanoseconds", "julian_day"

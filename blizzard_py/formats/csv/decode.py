@@ -75,8 +75,7 @@ class CsvDecoder:
         self._schema = schema
         self._tolerant = tolerant
         self._rescues = schema.unexpected_fields == "capture"
-        self._texts = options
-        self._conformer = Conformer(schema.fields, rescued=self._rescues, texts=self._texts)
+        self._conformer = Conformer(schema.fields, rescued=self._rescues, texts=options)
         self._headers: dict[object, _Header] = {}
 
     def decode(self, piece: Piece) -> Parsed:
@@ -160,7 +159,7 @@ class CsvDecoder:
             name: read.columns[there[name]] if name in there else pa.nulls(count) for name in names
         }
         batch = pa.RecordBatch.from_arrays(list(texts.values()), list(texts))
-        values, unread = Conformer(keys, texts=self._texts).values(batch)
+        values, unread = Conformer(keys, texts=self._options).values(batch)
         schema = pa.schema([(name, pa.string()) for name in header.names])
         letters = self._bad_records(piece, None, bad)
 

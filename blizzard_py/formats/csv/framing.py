@@ -8,6 +8,7 @@ open a quote.
 
 from __future__ import annotations
 
+from codecs import BOM_UTF8
 from collections import deque
 from collections.abc import Iterable, Iterator
 from dataclasses import dataclass, replace
@@ -25,7 +26,6 @@ from blizzard_py.formats.csv.lexer import Lexer
 from blizzard_py.lines.failure import FileFailed
 from blizzard_py.lines.framing import CHUNK_BYTES, Piece, RefusedRecord
 
-_MARK = b"\xef\xbb\xbf"
 # The least values of a record; a bad one has a letter.
 _RECORD = 16
 # Blocks are joined up to this size, so that a stream of single bytes costs no more than another.
@@ -128,10 +128,10 @@ class CsvFraming:
 
     def _drop_mark(self, stream: _Blocks) -> None:
         first = b""
-        while len(first) < len(_MARK) and (block := stream.next()):
+        while len(first) < len(BOM_UTF8) and (block := stream.next()):
             first += block
-        if first.startswith(_MARK):
-            first, self._offset = first[len(_MARK) :], len(_MARK)
+        if first.startswith(BOM_UTF8):
+            first, self._offset = first[len(BOM_UTF8) :], len(BOM_UTF8)
         stream.put_back(first)
 
     def _drop_lines(self, stream: _Blocks) -> None:

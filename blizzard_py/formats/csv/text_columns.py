@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from codecs import BOM_UTF8
 from collections.abc import Callable, Mapping, Sequence
 
 import numpy as np
@@ -10,8 +11,6 @@ import pyarrow.csv as pacsv
 
 from blizzard_py.formats.csv.dialect import Dialect
 from blizzard_py.formats.protocol import LineNumbers
-
-_MARK = b"\xef\xbb\xbf"
 
 
 class TextColumns:
@@ -53,7 +52,7 @@ def read_columns(
         return "skip"
 
     # pyarrow drops a byte order mark at the start of any data; behind a line end it is text.
-    data = b"\n" + data if data.startswith(_MARK) else data
+    data = b"\n" + data if data.startswith(BOM_UTF8) else data
     try:
         table = pacsv.read_csv(
             pa.BufferReader(data),

@@ -35,8 +35,6 @@ _MOMENT_TYPES = {
     r"^\d{4}-\d\d-\d\d$": pa.date32(),
     r"^\d{4}-\d\d-\d\d(?:T|$)": pa.timestamp("us"),
 }
-# Arrow's decimals may have so many.
-_DECIMAL_DIGITS = 38
 _JSON = pa.json_(pa.string())
 
 
@@ -45,9 +43,8 @@ class ExcelDecoder(TypedDecoder):
 
     def __init__(self, schema: RowSchema, options: ExcelOptions, *, tolerant: bool) -> None:
         super().__init__(schema, tolerant=tolerant)
-        texts = options
         self._nulls = pa.array(options.null_value, pa.string())
-        self._readers = {spec.name: _Reader(spec, texts, self._nulls) for spec in schema.fields}
+        self._readers = {spec.name: _Reader(spec, options, self._nulls) for spec in schema.fields}
 
     def rows(self, piece: Piece) -> _Rows:
         """Return the rows of a piece."""

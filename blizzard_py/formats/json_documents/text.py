@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import json
 import re
+from codecs import BOM_UTF8
 from collections.abc import Iterable, Iterator, Sequence
 
 from blizzard_core.limits import RAW_BYTES
@@ -15,7 +16,6 @@ from blizzard_py.lines.failure import FileFailed
 
 SLICE_BYTES = 2 << 20
 
-_MARK = b"\xef\xbb\xbf"
 _NOT_BLANK = re.compile(rb"[^ \t\r\n]")
 _PLAIN = re.compile(rb'[^"\\]*+(?:(?>\\[\s\S][^"\\]*+))*+')
 _UNBRACKETED = re.compile(rb'[^"{}\[\]]*+')
@@ -46,8 +46,8 @@ class DocumentText:
         self._base = 0
         if self._data.startswith((b"\xff\xfe", b"\xfe\xff")) or b"\0" in self._data[:4]:
             raise damaged("UTF-16 or UTF-32", 0, "set the encoding of the format")
-        if self._data.startswith(_MARK):
-            self._at = len(_MARK)
+        if self._data.startswith(BOM_UTF8):
+            self._at = len(BOM_UTF8)
 
     @property
     def offset(self) -> int:

@@ -18,9 +18,8 @@ import numpy as np
 import pyarrow as pa
 
 from blizzard_py.formats.nested_arrays import is_list, list_offsets, map_entries
+from blizzard_py.schema.types import FIRST_DAY, LAST_DAY
 
-# Numbers since 1970 that are years 1 to 9999, in days.
-FIRST_DAY, LAST_DAY = -719_162, 2_932_896
 PER_DAY = {"s": 86_400, "ms": 86_400_000, "us": 86_400_000_000, "ns": 86_400_000_000_000}
 
 

@@ -11,7 +11,6 @@ Each row's verdict depends on that row alone.
 from __future__ import annotations
 
 import binascii
-import datetime as dt
 import itertools
 import re
 from collections.abc import Callable, Sequence
@@ -28,6 +27,9 @@ from blizzard_py.formats.ndjson.fast.pieces import bare, with_bare
 from blizzard_py.job import FieldSpec
 from blizzard_py.schema.types import (
     EPOCH_DIGITS,
+    FIRST_DAY,
+    MAX_MICROS,
+    MIN_MICROS,
     arrow_type,
     is_extracted,
     read_schema,
@@ -37,10 +39,6 @@ from blizzard_py.schema.types import (
 
 _T = TypeVar("_T")
 
-_FIRST_DAY = dt.date(1, 1, 1)
-# Microseconds since 1970 of the first and the last instant that a calendar has.
-MIN_MICROS = -62_135_596_800_000_000
-MAX_MICROS = 253_402_300_799_999_999
 # A column in a reason: as this module names it, or as the reader does.
 _NAMED = re.compile(r"^column '((?:[^'\\]|\\.)*)'|Column\(/([^)]*)\)")
 _PATH_SIGN = re.compile(r"[./\[]")
@@ -219,7 +217,7 @@ def _mask(array: pa.Array) -> pa.Array | None:
 def _date(array: pa.Array) -> pa.Array:
     days = array.cast(pa.date32())
     first = pc.min(days.cast(pa.int32())).as_py()
-    if first is not None and first < (_FIRST_DAY - dt.date(1970, 1, 1)).days:
+    if first is not None and first < FIRST_DAY:
         raise ValueError("a day before 0001-01-01")
     return days
 

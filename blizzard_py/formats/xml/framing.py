@@ -12,6 +12,7 @@ record's name may stand elsewhere. This proves that damage hid no parent, hence 
 from __future__ import annotations
 
 import re
+from codecs import BOM_UTF8
 from collections.abc import Iterable, Iterator
 from functools import lru_cache
 
@@ -45,7 +46,6 @@ from blizzard_py.lines.failure import FileFailed, bounded
 from blizzard_py.lines.framing import CHUNK_BYTES, Piece, RefusedRecord
 from blizzard_py.lines.portions import RowShape
 
-_MARK = b"\xef\xbb\xbf"
 # Blocks are joined up to this size, so that a stream of single bytes costs no more than another.
 _LEAST_BLOCK = 64 << 10
 # Each byte may be read again so often.
@@ -95,10 +95,10 @@ class XmlFraming:
 
     def pieces(self) -> Iterator[Piece | RefusedRecord]:
         """Yield the records. Raises `FileFailed` where the structure around them is wrong."""
-        while len(self._data) < len(_MARK) and self._more():
+        while len(self._data) < len(BOM_UTF8) and self._more():
             pass
-        if self._data.startswith(_MARK):
-            self._at = self._gap = len(_MARK)
+        if self._data.startswith(BOM_UTF8):
+            self._at = self._gap = len(BOM_UTF8)
         while self._to_row():
             self._take_row()
             yield from self._out

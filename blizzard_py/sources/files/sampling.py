@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from codecs import BOM_UTF8
 from collections.abc import Collection, Sequence
 from dataclasses import dataclass, replace
 
@@ -18,7 +19,6 @@ from blizzard_py.schema.file_types import named_columns
 from blizzard_py.schema.inference import Inference
 
 _LINES = NdjsonOptions()
-_BOM = b"\xef\xbb\xbf"
 
 
 def chosen(files: Sequence[Entry], count: int) -> list[Entry]:
@@ -112,7 +112,7 @@ def _read_lines(
         _read_pieces(storage, file, limit, _LINES, found, skipped)
         return
     finally:
-        lines = bytes(data[:limit]).removeprefix(_BOM).split(b"\n")
+        lines = bytes(data[:limit]).removeprefix(BOM_UTF8).split(b"\n")
         found.lines.extend(lines if whole else lines[:-1])
 
 

@@ -7,7 +7,6 @@ without a unit is refused, because its unit would be a guess. 0 needs none.
 
 from __future__ import annotations
 
-import datetime as dt
 import re
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
@@ -336,27 +335,8 @@ def is_duration(metadata: Iterable[Any]) -> bool:
 
 def as_written(field: FieldInfo, value: Any) -> Any:
     """Return a default as a file has it: seconds with their unit."""
-    duration_parts = [
-        *field.metadata,
-        *chain.from_iterable(map(_metadata, get_args(field.annotation))),
-    ]
+    of_types = (getattr(each, "__metadata__", ()) for each in get_args(field.annotation))
     is_number = isinstance(value, float | int) and not isinstance(value, bool)
-    return (
-        (format_seconds(value) if value else 0)
-        if is_number and is_duration(duration_parts)
-        else value
-    )
-
-
-def _metadata(annotation: Any) -> tuple[Any, ...]:
-    return getattr(annotation, "__metadata__", ())
-
-
-def _as_written(value: Any) -> Any:
-    """Return dates and times, which YAML makes of such text, as text again."""
-    if isinstance(value, dt.datetime):
-        return value.isoformat(" ")
-    return value.isoformat() if isinstance(value, dt.date) else value
-
-
-AsWritten = Annotated[str, BeforeValidator(_as_written)]
+    if not is_number or not is_duration([*field.metadata, *chain.from_iterable(of_types)]):
+        return value
+    return format_seconds(value) if value else 0

@@ -248,7 +248,6 @@ class Config(Settings):
         return self._secrets
 
     def filled_from(self, secrets: SecretFiles) -> Self:
-        """Return a copy that knows the files from which secrets were read."""
-        found = self.model_copy()
-        found._secrets = secrets  # noqa: SLF001 - its own, of the copy
-        return found
+        """Return the configuration, which now knows the files from which secrets were read."""
+        self._secrets = secrets
+        return self

@@ -166,7 +166,7 @@ def load_config(
     redact.learn_values(document.secrets.texts())
     for name in _key_files(config, variables):
         document.secrets.watch(name)
-    return config.filled_from(document.secrets.files())
+    return config.filled_from(document.secrets)
 
 
 # What checks of a pipeline read: without it they would find what is not so.

@@ -13,7 +13,7 @@ from typing import Any, NamedTuple
 
 from blizzard_core.errors import ConfigError
 from blizzard_core.limits import CONFIG_VALUES
-from blizzard_core.settings.secret_files import SecretReader
+from blizzard_core.settings.secret_files import SecretFiles
 from blizzard_core.settings.yaml_file import Document, Key, SettingPlace, load_yaml
 from blizzard_core.storage.opening import problems_of, scheme_of
 from blizzard_core.text import did_you_mean
@@ -103,7 +103,7 @@ class _Merged:
         self.places: dict[Key, SettingPlace] = {}
         self.problems: list[str] = []
         self.filled: dict[str, str] = {}
-        self.secrets = SecretReader()
+        self.secrets = SecretFiles()
 
     def document(self) -> Document:
         """Return the result."""

@@ -28,7 +28,7 @@ class SparkSettings(Settings):
 
 
 class ReplicaAdvanced(Settings):
-    """The pace of replicas, and their store."""
+    """Pace and store of replicas."""
 
     storage_options: Options = Field(default_factory=dict, repr=False)
     """Credentials of `uri`."""

@@ -9,8 +9,6 @@ from __future__ import annotations
 
 import contextlib
 import hashlib
-from collections.abc import Mapping
-from dataclasses import dataclass, field
 from pathlib import Path
 
 # A secret has a line, a key of a certificate some dozens.
@@ -21,11 +19,35 @@ class SecretUnreadable(ValueError):
     """A file that a configuration names for a secret holds none; the text says why."""
 
 
-@dataclass(frozen=True, slots=True)
 class SecretFiles:
-    """The files that a configuration was filled in from, with digests of what was in them."""
+    """The files that a configuration names, each read once, with digests of what was in them."""
 
-    found: Mapping[Path, bytes] = field(default_factory=dict)
+    def __init__(self) -> None:
+        self._texts: dict[Path, str] = {}
+        self._digests: dict[Path, bytes] = {}
+
+    def text(self, name: str) -> str:
+        """Return what the file holds. Raises `SecretUnreadable`."""
+        path = Path(name)
+        if path not in self._texts:
+            self._texts[path] = secret_in(path)
+            self._digests[path] = _digest(self._texts[path])
+        return self._texts[path]
+
+    def watch(self, name: str) -> None:
+        """Watch a file that a client reads; a missing or unreadable file is not watched."""
+        with contextlib.suppress(SecretUnreadable, ValueError):  # the latter: no path
+            path = Path(name).absolute()
+            self._digests.setdefault(path, _digest(secret_in(path)))
+
+    def take(self, other: SecretFiles) -> None:
+        """Take over what another one read."""
+        self._texts |= other._texts
+        self._digests |= other._digests
+
+    def texts(self) -> list[str]:
+        """All that was read."""
+        return list(self._texts.values())
 
     def changed(self) -> list[str]:
         """Return the files whose content changed; a missing or unreadable file did not.
@@ -33,49 +55,11 @@ class SecretFiles:
         A renewal that exchanges the folder leaves no file for a moment.
         """
         changed = []
-        for path, digest in self.found.items():
-            try:
-                text = secret_in(path)
-            except SecretUnreadable:
-                continue
-            if _digest(text) != digest:
-                changed.append(str(path))
+        for path, digest in self._digests.items():
+            with contextlib.suppress(SecretUnreadable):
+                if _digest(secret_in(path)) != digest:
+                    changed.append(str(path))
         return changed
-
-
-class SecretReader:
-    """Reads the files that a configuration names, each once."""
-
-    def __init__(self) -> None:
-        self._texts: dict[Path, str] = {}
-        self._watched: dict[Path, bytes] = {}
-
-    def text(self, name: str) -> str:
-        """Return what the file holds. Raises `SecretUnreadable`."""
-        path = Path(name)
-        if path not in self._texts:
-            self._texts[path] = secret_in(path)
-        return self._texts[path]
-
-    def watch(self, name: str) -> None:
-        """Watch a file that a client reads; a missing or unreadable file is not watched."""
-        with contextlib.suppress(SecretUnreadable, ValueError):  # the latter: no path
-            path = Path(name).absolute()
-            self._watched[path] = _digest(secret_in(path))
-
-    def take(self, other: SecretReader) -> None:
-        """Take over what another one read."""
-        self._texts |= other._texts
-        self._watched |= other._watched
-
-    def texts(self) -> list[str]:
-        """All that was read."""
-        return list(self._texts.values())
-
-    def files(self) -> SecretFiles:
-        """Return what was read or watched, to ask later whether it changed."""
-        read = {path: _digest(text) for path, text in self._texts.items()}
-        return SecretFiles(self._watched | read)
 
 
 def secret_in(path: Path) -> str:

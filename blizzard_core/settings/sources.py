@@ -1,8 +1,4 @@
-"""Settings of file sources.
-
-The meaning of a range or a list of values is in `blizzard_py.slices.units`; `blizzard` checks them
-with it before anything runs. This module checks their form.
-"""
+"""Settings of sources of files, and what all sources have in common."""
 
 from __future__ import annotations
 
@@ -16,7 +12,6 @@ from pydantic import AfterValidator, Field, field_validator, model_validator
 from blizzard_core.settings.base import (
     DAY,
     MINUTE,
-    AsWritten,
     Name,
     Options,
     Seconds,
@@ -63,9 +58,9 @@ class SourceRangeSettings(Settings):
     at the first start.
     """
 
-    from_: AsWritten | None = Field(default=None, alias="from", examples=["date=2023-01-01"])
+    from_: str | None = Field(default=None, alias="from", examples=["date=2023-01-01"])
     """First name; default: no lower end."""
-    to: AsWritten | None = Field(default=None, examples=["date=2023-12-31"])
+    to: str | None = Field(default=None, examples=["date=2023-12-31"])
     """Last name; default: no upper end."""
 
     @field_validator("from_", "to")
@@ -117,7 +112,7 @@ def _check_patterns(patterns: tuple[str, ...]) -> tuple[str, ...]:
     return tuple(dict.fromkeys(patterns))
 
 
-Moment = Annotated[AsWritten, AfterValidator(check_moment)]
+Moment = Annotated[str, AfterValidator(check_moment)]
 PathPatterns = Annotated[tuple[str, ...], AfterValidator(_check_patterns)]
 
 
@@ -334,7 +329,7 @@ class SourceSettings(CommonSource):
             )
         if self.clean is None:
             return
-        if self.units is not None or not self.use_watermark:
+        if not self.use_watermark:
             yield (
                 "clean needs use_watermark: true, and no units: otherwise a file that comes back is"
                 " ingested again; leave clean out"

@@ -10,7 +10,7 @@ from typing import Any, Self
 
 from pydantic import Field, field_validator, model_validator
 
-from blizzard_core.settings.base import DAY, AsWritten, Options, Seconds, Settings
+from blizzard_core.settings.base import DAY, Options, Seconds, Settings
 from blizzard_core.text import json_value
 
 
@@ -21,9 +21,9 @@ class UnitRangeSettings(Settings):
     hours before this hour); for `to` also `-` (now). Partitions count from `from`.
     """
 
-    from_: AsWritten = Field(default="2019-01-01", alias="from")
+    from_: str = Field(default="2019-01-01", alias="from")
     """Start."""
-    to: AsWritten = "-"
+    to: str = "-"
     """End."""
     zone: str = Field(default="UTC", min_length=1)
     """Time zone of days and months."""
@@ -114,7 +114,7 @@ class UnitSettings(Settings):
 
     range: UnitRangeSettings = Field(default_factory=UnitRangeSettings)
     """The time range."""
-    partition: str | dict[str, AsWritten] = "none"
+    partition: str | dict[str, str] = "none"
     """none, hourly, daily, weekly, monthly, yearly; or several, each with its start."""
     values: UnitValuesSettings | None = Field(
         default=None, examples=[{"name": "surveyId", "list": "id1,id2"}]

@@ -24,7 +24,7 @@ import yaml
 
 from blizzard_core.errors import ConfigError
 from blizzard_core.limits import CONFIG_BYTES, CONFIG_NUMBER, CONFIG_VALUES
-from blizzard_core.settings.secret_files import SecretReader, SecretUnreadable
+from blizzard_core.settings.secret_files import SecretFiles, SecretUnreadable
 
 # YAML lets it be written, and the environment have it.
 _NO_TEXT = re.compile("[\0\ud800-\udfff]")
@@ -96,7 +96,7 @@ class Document:
     problems: tuple[str, ...]
     places: Mapping[Key, SettingPlace] = field(default_factory=dict)
     filled: Mapping[str, str] = field(default_factory=dict, repr=False)
-    secrets: SecretReader = field(default_factory=SecretReader, repr=False)
+    secrets: SecretFiles = field(default_factory=SecretFiles, repr=False)
 
     def locate(self, path: Key) -> str:
         """``pipelines.events.sink (line 12)``; the nearest enclosing line if it has none.

@@ -132,9 +132,9 @@ versions.query: SELECT 1, versions.table: ~ => a lake has no queries
 versions.watermark: {backward: {days: 1}}
   => versions have no look-back @ versions.watermark.backward
 crm.records: ~ => is required
-crm.watermark.columns: [a, b] => give one column
+crm.watermark.columns: [a, b] => 1 at most are allowed
 crm.watermark.columns: ~ => is required
-crm.watermark.bound: max => no other bound than clock
+crm.watermark.bound: max => must be 'clock'
 crm.watermark.columns: [id] => 'id' is int64, and an API
 crm.watermark.columns: [Id] => 'Id' is not a field
 crm.watermark.push: ~ => is required

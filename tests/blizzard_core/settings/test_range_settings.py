@@ -6,10 +6,10 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-import yaml
 from pydantic import ValidationError
 
 from blizzard_core.settings.sources import SourceRangeSettings, SourceSettings
+from blizzard_core.settings.yaml_file import parse_yaml
 from tests.support.flat_settings import nested
 from tests.support.settings_documents import changed, problems, with_changes
 
@@ -54,9 +54,10 @@ def test_ends_are_prefixes_without_outer_slashes(
     assert ends_of(given) == ends
 
 
-def test_ends_that_yaml_reads_as_dates_are_names() -> None:
-    given = yaml.safe_load("{from: 2023-01-01, to: 2023-12-31}")
-    assert ends_of(given) == ("2023-01-01", "2023-12-31")
+def test_ends_that_look_like_dates_are_names(tmp_path: Path) -> None:
+    path = tmp_path / "c.yaml"
+    path.write_text("range: {from: 2023-01-01, to: 2023-12-31}")
+    assert ends_of(parse_yaml(path).data["range"]) == ("2023-01-01", "2023-12-31")
 
 
 def test_range_with_both_ends_loads_from_a_file(tmp_path: Path) -> None:

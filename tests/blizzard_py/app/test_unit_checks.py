@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import datetime as dt
 from pathlib import Path
 from typing import Any
 
@@ -99,7 +98,7 @@ def test_no_field_may_be_called_as_the_column_of_slices(tmp_path: Path) -> None:
 
 
 def test_each_scheme_ends_where_the_next_begins() -> None:
-    written = {"monthly": dt.date(2019, 1, 1), "yearly": "2015-01-01"}  # sorted, as by Helm
+    written = {"monthly": "2019-01-01", "yearly": "2015-01-01"}  # sorted, as by Helm
     units = UnitSettings.model_validate({"range": {"to": "P1D"}, "partition": written})
     assert range_of(units).partition == (
         Part("yearly", "2015-01-01", "2019-01-01"),

@@ -104,8 +104,6 @@ class ApiConnection(SourceConnection):
         complete. If no answer of the last minutes has a time, this sends the configured request for
         a window of one instant: an API need not support any other request.
         """
-        if kind != "clock":
-            raise SourceError(f"an API has no bound '{kind}'; use clock")
         if not self._source.column:
             return ReadBound(kind)
         server_time = self._server_time()

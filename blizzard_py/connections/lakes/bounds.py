@@ -110,18 +110,11 @@ def clock_bound(
     )
 
 
-def refuse_bound(driver: str, kind: BoundKind, known: Sequence[BoundKind]) -> SourceError:
-    """Return the error for a bound that a driver does not have."""
-    return SourceError(f"bound: {kind} is not supported by {driver}; use {' or '.join(known)}")
-
-
-def plain_selection(driver: str, selection: ReadSelection) -> ReadSelection:
+def plain_selection(selection: ReadSelection) -> ReadSelection:
     """Return the selection with values for its placeholders, so that its filter can be parsed.
 
-    Raises `SourceError` for what only databases can do.
+    Raises `SourceError` for a filter that only databases can evaluate.
     """
-    if selection.query:
-        raise SourceError(f"{driver} reads tables, not a query; set `table`, and use a transform")
     samples = dict.fromkeys(names_in(selection.filter), _SAMPLE)
     plain = replace(selection, filter=in_sql(selection.filter, samples, LAKE))
     filters.parse(plain.filter)  # raises for what is not understood

@@ -52,7 +52,7 @@ class DeltaConnection(VersionedTable):
     """One Delta table; see the module's docstring and `Connection`."""
 
     def __init__(self, access: Access, selection: ReadSelection, now: Now = utc_now) -> None:
-        super().__init__("delta", access, selection, now)
+        super().__init__(access, selection, now)
         self._uri = place_of(access, selection.table)
         self._options = delta_options(self._uri, storage_options(access), os.environ)
 

@@ -25,7 +25,6 @@ from blizzard_core.storage.protocol import Entry, Storage, is_hidden
 from blizzard_core.threads import ThreadPool
 from blizzard_py.connections.lakes.bounds import (
     clock_bound,
-    refuse_bound,
     selected_columns,
     utc_now,
 )
@@ -65,16 +64,16 @@ class Form(Protocol):
     """A file format."""
 
     @property
-    def driver(self) -> str:
-        """The connection's driver."""
-
-    @property
     def endings(self) -> tuple[str, ...]:
         """The endings of file names, in lower case."""
 
     @property
-    def bounds(self) -> tuple[BoundKind, ...]:
-        """The supported read bounds, the default first."""
+    def bound(self) -> BoundKind:
+        """The default read bound."""
+
+    @property
+    def counts_nulls(self) -> bool:
+        """True if ranges say exactly whether there are nulls."""
 
     @property
     def has_schema(self) -> bool:
@@ -137,7 +136,7 @@ class DirectoryConnection(LakeConnection):
         form: Form,
         now: Now = utc_now,
     ) -> None:
-        super().__init__(form.driver, access, selection, now)
+        super().__init__(access, selection, now)
         self._form = form
         self._directory = Directory.of(access, selection.table, form.endings)
         self._facts: dict[tuple[str, int, float], FileFacts] = {}
@@ -146,8 +145,8 @@ class DirectoryConnection(LakeConnection):
 
     @property
     def default_bound(self) -> BoundKind | None:
-        """The format's first bound; none without columns."""
-        return self._form.bounds[0] if self._selection.columns else None
+        """The format's default; none without columns."""
+        return self._form.bound if self._selection.columns else None
 
     def columns(self) -> Sequence[SourceColumn]:
         """Return the columns of the newest files."""
@@ -157,8 +156,6 @@ class DirectoryConnection(LakeConnection):
 
     def bound(self, kind: BoundKind, settle_secs: float) -> ReadBound:
         """Return the highest values in all files; with date folders, in the newest ones."""
-        if kind not in self._form.bounds:
-            raise refuse_bound(self._form.driver, kind, self._form.bounds)
         files = self._directory.files(self._stores)
         self._forget(files)
         names = self._selection.columns
@@ -261,10 +258,9 @@ class DirectoryConnection(LakeConnection):
     ) -> tuple[tuple[str, ...], tuple[str, ...]]:
         """Return remarks on rows that no window reads, or none after the first, and their files."""
         names = self._selection.columns
-        is_exact = self._form.driver != "parquet"
         has_nulls = self._selection.nulls == "first"
         empty, some = files_with_nulls(files, facts, names) if has_nulls else ([], [])
-        if not is_exact:  # a footer may not say whether there are nulls
+        if not self._form.counts_nulls:
             some = []
         without = null_remarks(empty, some, ", ".join(names))
         return (*unreadable_values(facts, names), *without), tuple([*empty, *some][:_REMEMBERED])

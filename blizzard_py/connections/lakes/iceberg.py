@@ -45,7 +45,7 @@ class IcebergConnection(VersionedTable):
     """One Iceberg table; see the module's docstring and `Connection`."""
 
     def __init__(self, access: Access, selection: ReadSelection, now: Now = utc_now) -> None:
-        super().__init__("iceberg", access, selection, now)
+        super().__init__(access, selection, now)
         self._access = access
 
     @property

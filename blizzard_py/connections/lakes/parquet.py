@@ -21,9 +21,9 @@ from blizzard_py.reading import Access, BoundKind
 class ParquetForm:
     """The format Parquet as a `Form`."""
 
-    driver: str = "parquet"
     endings: tuple[str, ...] = (".parquet",)
-    bounds: tuple[BoundKind, ...] = ("max", "rows", "clock")
+    bound: BoundKind = "max"
+    counts_nulls: bool = False  # a footer may not say whether there are some
     has_schema: bool = True
 
     def facts(self, storage: Storage, file: PlannedFile, columns: Sequence[str]) -> FileFacts:

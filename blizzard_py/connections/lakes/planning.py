@@ -17,7 +17,6 @@ from blizzard_py.connections.lakes.bounds import (
     highest_bound,
     pinned,
     plain_selection,
-    refuse_bound,
     selected_columns,
     utc_now,
 )
@@ -48,13 +47,10 @@ class LakeConnection(SourceConnection):
     Files are never changed, or tasks notice that they were.
     """
 
-    def __init__(
-        self, driver: str, access: Access, selection: ReadSelection, now: Now = utc_now
-    ) -> None:
-        self._driver = driver
+    def __init__(self, access: Access, selection: ReadSelection, now: Now = utc_now) -> None:
         # With the placeholders of work units, if any.
         self._template = selection
-        self._selection = plain_selection(driver, selection)
+        self._selection = plain_selection(selection)
         self._now = now
         self._stores = StorageCache(storage_options(access))
 
@@ -65,10 +61,8 @@ class VersionedTable(LakeConnection):
     A dialect opens the table, and knows the files of a version and of what was added since.
     """
 
-    def __init__(
-        self, driver: str, access: Access, selection: ReadSelection, now: Now = utc_now
-    ) -> None:
-        super().__init__(driver, access, selection, now)
+    def __init__(self, access: Access, selection: ReadSelection, now: Now = utc_now) -> None:
+        super().__init__(access, selection, now)
         self._maxima = {name: ColumnMaximum(self._stores, name) for name in selection.columns}
 
     @property
@@ -118,8 +112,6 @@ class VersionedTable(LakeConnection):
         orders = self._orders(table)
         if kind == "clock":
             return clock_bound(orders, self._now(), settle_secs, self._selection.walls)
-        if kind != "max":
-            raise refuse_bound(self._driver, kind, ("version", "max", "clock"))
         return self._highest(table, orders)
 
     def tasks(self, window: Window, split: WindowSplit) -> Sequence[ReadTask]:

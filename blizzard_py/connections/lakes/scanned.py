@@ -76,11 +76,11 @@ _ONE_AT_A_TIME = threading.Lock()
 class ScannedFiles:
     """Files of one format as a `Form`. ``fields`` are declared, ``keys`` those of the watermark."""
 
-    driver: str
     options: FormatSettings
     fields: tuple[FieldSpec, ...]
     keys: tuple[FieldSpec, ...]
-    bounds: tuple[BoundKind, ...] = ("rows",)
+    bound: BoundKind = "rows"
+    counts_nulls: bool = True
 
     @cached_property
     def endings(self) -> tuple[str, ...]:
@@ -130,12 +130,12 @@ def connect(access: Access, selection: ReadSelection) -> DirectoryConnection:
     Raises `SourceError` for columns that cannot be compared, `ConfigError` as `check_format` does.
     """
     check_format(_options(access))
-    condition = parse(plain_selection(access.driver, selection).filter)
+    condition = parse(plain_selection(selection).filter)
     key_fields(condition.columns if condition else (), selection.fields)
     keys = key_fields(selection.columns, selection.fields)
     for key in keys:
         column_order(key.name, arrow_type(key))
-    form = ScannedFiles(access.driver, _options(access), selection.fields, keys)
+    form = ScannedFiles(_options(access), selection.fields, keys)
     return DirectoryConnection(access, selection, form)
 
 

@@ -117,15 +117,7 @@ class SqlConnection(SourceConnection):
         return self._known
 
     def bound(self, kind: BoundKind, settle_secs: float) -> ReadBound:
-        if kind == "max":
-            return self._highest()
-        if kind == "clock":
-            return self._clock(settle_secs)
-        if kind == "settled":
-            bound = self._clock(settle_secs)
-            warning = "this database does not show which transactions are open"
-            return ReadBound("clock", bound.value, bound.held_by, (*bound.warnings, warning))
-        raise SourceError(f"bound: {kind} is not supported by databases; use settled, clock or max")
+        return self._highest() if kind == "max" else self._clock(settle_secs)
 
     def tasks(self, window: Window, split: WindowSplit) -> Sequence[ReadTask]:
         inside, found, refused = TRUE, False, None

@@ -149,9 +149,6 @@ def test_windows_of_timestamps_datetimes_and_dates(
         assert (column, sorted(row["id"] for row in rows)) == (column, list(range(1, count + 1)))
         assert next_window(connection, dict(window.up_to), settle_secs=3600) is None
     by_time = MysqlConnection(access, ReadSelection(table="t", columns=("at",)))
-    bound = by_time.bound("settled", 30)
-    assert bound.kind == "clock"
-    assert "does not show which transactions are open" in bound.warnings[0]
     highest = by_time.bound("max", 0).value["at"]
     assert abs(datetime.now(UTC) - highest) < timedelta(minutes=1)
 

@@ -12,7 +12,7 @@ from typing import Any
 
 import pytest
 
-from blizzard_core.errors import ConfigError, SourceError, Unavailable
+from blizzard_core.errors import ConfigError, Unavailable
 from blizzard_core.settings.http_sources import PushEnd, PushSettings
 from blizzard_py.connections.http.connection import ApiConnection, connect
 from blizzard_py.connections.http.model import HttpSource
@@ -150,11 +150,8 @@ def test_bound_sends_no_request_without_a_watermark(api: ApiServer, connected: C
     assert api.asked == []
 
 
-def test_an_api_has_no_other_bound(connected: Connect) -> None:
-    connection = connected(pushed("https://h"))
-    assert connection.default_bound == "clock"
-    with pytest.raises(SourceError, match="no bound 'max'; use clock"):
-        connection.bound("max", 0)
+def test_the_bound_of_an_api_is_the_clock(connected: Connect) -> None:
+    assert connected(pushed("https://h")).default_bound == "clock"
 
 
 def test_a_missing_end_or_a_coarse_start_gives_a_warning(connected: Connect) -> None:

@@ -20,7 +20,7 @@ from typing import Any
 
 from rich.console import Console
 
-from blizzard_py.demo.daemons import run_once, status
+from blizzard_py.demo.daemons import ask, run_once
 from blizzard_py.demo.edits import SAMPLE
 from blizzard_py.demo.stage import DemoFailedError, staged, step
 from demo.arrivals import Edit, arriving
@@ -88,7 +88,7 @@ def run(place: Path, console: Console) -> bool:
     demo.round(1, files[:middle])
     demo.round(2, files[middle:])
     with demo.step("status, dead letters, and the table read back"):
-        told = status("blizzard", CONFIG)["pipelines"][PIPELINE]["event_time"]
+        told = ask("blizzard", "status", CONFIG)["pipelines"][PIPELINE]["event_time"]
         letters = demo.letters()
         table = read(place / "lake" / PIPELINE)
     with demo.step("the same by duckdb, from the files"):

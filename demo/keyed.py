@@ -22,9 +22,9 @@ from deltalake import DeltaTable
 from rich.console import Console
 from rich.table import Table
 
-from blizzard_py.demo.daemons import RunningDaemon, running
 from blizzard_py.demo.stage import DemoFailedError, staged, step
 from demo import postgresql
+from demo.running import RunningDaemon, running
 
 CONFIG = Path("configs/demo-keyed.yaml")
 ROUNDS = 3

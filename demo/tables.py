@@ -17,10 +17,11 @@ from typing import Any
 
 from rich.console import Console
 
-from blizzard_py.demo.daemons import RunningDaemon, plan, running
+from blizzard_py.demo.daemons import ask
 from blizzard_py.demo.report import table_size
 from blizzard_py.demo.stage import DemoFailedError, staged, step
 from demo import postgresql, shop
+from demo.running import RunningDaemon, running
 from demo.tables_report import show_check, show_windows
 
 CONFIG = Path("configs/demo-tables.yaml")
@@ -70,8 +71,9 @@ class Demo:
             with self.step("a transaction changes 500 rows and stays open; others insert 200"):
                 self.server.execute(shop.inserting(200))
                 (highest,) = self.server.row("SELECT max(updated_at) FROM orders")
-                bound = plan(CONFIG)["pipelines"]["orders"]["sources"]["shop"]["bound"]
-            self.console.print(f"  no window passes it: held by {bound['held_by']}", soft_wrap=True)
+                sources = ask("blizzard", "plan", CONFIG)["pipelines"]["orders"]["sources"]
+            held_by = sources["shop"]["bound"]["held_by"]
+            self.console.print(f"  no window passes it: held by {held_by}", soft_wrap=True)
         before = sum(batch["rows"] for batch in self.windows())
         with self.step("it commits, at last: all 700 are read"):
             self.read()

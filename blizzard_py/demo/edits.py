@@ -15,7 +15,7 @@ from pathlib import Path
 
 from rich.console import Console
 
-from blizzard_py.demo.daemons import run_once, status
+from blizzard_py.demo.daemons import ask, run_once
 from blizzard_py.demo.report import Round, measure, show_check, show_rounds, table_size
 from blizzard_py.demo.split import ArrivingFile, split
 from blizzard_py.demo.stage import staged, step
@@ -70,8 +70,10 @@ class Demo:
                 "penguin", self.config, self.logs / f"round{number}-penguin.log"
             )
         with self.step(f"{name}: status"):
-            source = status("blizzard", self.config)["pipelines"]["wikipedia"]["sources"]["main"]
-            table = status("penguin", self.config)["tables"]["wikipedia"]
+            source = ask("blizzard", "status", self.config)["pipelines"]["wikipedia"]["sources"][
+                "main"
+            ]
+            table = ask("penguin", "status", self.config)["tables"]["wikipedia"]
         table_files, table_rows = table_size(self.table)
         return Round(
             len(files), rows, blizzard_secs, penguin_secs, source, table, table_files, table_rows

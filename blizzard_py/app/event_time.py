@@ -100,13 +100,9 @@ def _shown_source(branch: Branch, stream: StreamState, *, alone: bool) -> dict[s
             partly_late_rows=stream.partly_late_rows,
             ahead_rows=stream.ahead_rows,
         )
-    return {
-        "max_event_time_ms": own.max_event_time_ms,
-        "idle": own.idle,
-        "late_rows": own.late_rows,
-        "partly_late_rows": own.partly_late_rows,
-        "ahead_rows": own.ahead_rows,
-    }
+    document: dict[str, Any] = msgspec.to_builtins(own)
+    del document["files_ts"]
+    return document
 
 
 def refuse_rows(config: Config, where: tuple[str, str], what: str) -> None:

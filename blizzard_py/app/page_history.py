@@ -55,16 +55,12 @@ def count_files(batch: BatchDocument) -> Counts:
     found: Counts = {}
     for file in batch.files:
         state = _STATES.get(file.outcome)
-        if state is not None and not is_of_records(file.path):
-            _add(found, state, file.path)
+        folder = folder_of(file.path)
+        is_known = folder in found or len(found) < _EACH
+        if state is not None and is_known and not is_of_records(file.path):
+            states = found.setdefault(folder, {})
+            states[state] = (states.get(state, (0, ""))[0] + 1, file.path)
     return found
-
-
-def _add(found: Counts, state: State, path: str, count: int = 1) -> None:
-    folder = folder_of(path)
-    if folder in found or len(found) < _EACH:
-        states = found.setdefault(folder, {})
-        states[state] = (states.get(state, (0, ""))[0] + count, path)
 
 
 def failed_paths(batch: BatchDocument) -> dict[str, State]:
@@ -243,6 +239,13 @@ class SourceHistory:
             yield entry
 
 
+# What is shown of a batch.
+_SHOWN = (
+    "odd", "batch", "at", "secs", "attempt", "files", "failed", "bytes", "rows", "bad_rows",
+    "outputs", "event_time",
+)  # fmt: skip
+
+
 def _batch_of(batch: BatchDocument, place: str) -> _Batch:
     outcomes = [file.outcome for file in batch.files]
     shown = {
@@ -288,21 +291,12 @@ def _batch_of(batch: BatchDocument, place: str) -> _Batch:
 
 def _unreadable_batch(entry: Entry, why: str) -> _Batch:
     """Return a batch of which only the time of its object is known, and why."""
-    shown = {
+    known = {
         "odd": f"its object of the journal {why}",
         "batch": entry.path.rpartition("/")[2].removesuffix(".json"),
         "at": entry.modified,
-        "secs": None,
-        "attempt": None,
-        "files": None,
-        "failed": None,
-        "bytes": None,
-        "rows": None,
-        "bad_rows": None,
-        "outputs": None,
-        "event_time": None,
     }
-    return _Batch(shown)
+    return _Batch(dict.fromkeys(_SHOWN) | known)
 
 
 def _course(settled: QueryBatch) -> dict[str, Any]:

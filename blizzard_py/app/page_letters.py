@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import re
 from collections import deque
-from dataclasses import dataclass
+from dataclasses import dataclass, field, replace
 from itertools import islice
 from typing import Any
 
@@ -59,10 +59,10 @@ class _Reason:
 class _Group:
     count: int
     error: str
-    newest: str
     letter_id: str
-    files: list[str]
-    sample: dict[str, Any] | None
+    newest: str = ""
+    files: list[str] = field(default_factory=list)
+    sample: dict[str, Any] | None = None
 
 
 class OpenLetters:
@@ -94,7 +94,7 @@ class OpenLetters:
             for reason, group in each.items():
                 known = groups.get(reason)
                 if known is None:
-                    groups[reason] = _copy(group)
+                    groups[reason] = replace(group)
                 else:
                     known.count += group.count
                     known.files = [*dict.fromkeys([*known.files, *group.files])][:FILES]
@@ -111,7 +111,7 @@ class OpenLetters:
         groups: dict[_Reason, _Group] = {}
         if found.size > SHOWN_LETTER_BYTES:
             why = f"has {found.size:,} bytes, too many to look into"
-            return {_Reason(found.kind, "", (why,)): _Group(1, why, "", found.id, [], None)}
+            return {_Reason(found.kind, "", (why,)): _Group(1, why, found.id)}
         try:
             for letter in islice(read(self._dlq, found), LETTERS_EACH):
                 reason = _Reason(found.kind, clean_text(letter.stage), _fixed_parts(letter.error))
@@ -120,10 +120,9 @@ class OpenLetters:
                     group = groups[reason] = _Group(
                         0,
                         clean_text(letter.error),
-                        clean_text(letter.timestamp),
                         found.id,
-                        [],
-                        self._sample(letter),
+                        clean_text(letter.timestamp),
+                        sample=self._sample(letter),
                     )
                 group.count += 1
                 if letter.uri not in group.files and len(group.files) < FILES:
@@ -132,7 +131,7 @@ class OpenLetters:
             return {}
         except UnreadableDeadLetter as error:
             why = clean_text(str(error))
-            groups[_Reason(found.kind, "", (why,))] = _Group(1, why, "", found.id, [], None)
+            groups[_Reason(found.kind, "", (why,))] = _Group(1, why, found.id)
         return groups
 
     def _sample(self, letter: DeadLetter) -> dict[str, Any] | None:
@@ -145,12 +144,6 @@ class OpenLetters:
 def _fixed_parts(error: str) -> tuple[str, ...]:
     """Return the parts of an error that are alike in other letters of the same reason."""
     return tuple(clean_text(part) for part in _VARIABLE.split(error[:2_000]) if part.strip())
-
-
-def _copy(group: _Group) -> _Group:
-    return _Group(
-        group.count, group.error, group.newest, group.letter_id, [*group.files], group.sample
-    )
 
 
 def _shown(reason: _Reason, group: _Group) -> dict[str, Any]:

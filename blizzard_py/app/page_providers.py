@@ -38,51 +38,41 @@ _STATE = frozenset({"StateError", "ColdStartRefused", "WatermarkError"})
 _CONFIGURATION = frozenset({"ConfigError", "SchemaConflict", "SchemaUnknown", "UnitError"})
 
 
-def source_commands(config: str, target: Mapping[str, Any]) -> list[Command]:
-    """Return commands that help with a source's problem, then general ones.
+def source_commands(config: str, target: Mapping[str, Any]) -> Iterator[Command]:
+    """Yield commands that help with a source's problem, then general ones.
 
     ``config`` is the path of the configuration, ``target`` the source's status document.
     """
-    return [Command(why, command) for why, command in _of_source(redacted_word(config), target)]
-
-
-def _of_source(config: str, target: Mapping[str, Any]) -> Iterator[tuple[str, str]]:
-    pipeline, _, source = str(target["name"]).partition("/")
-    here = f"{config} --pipeline {redacted_word(pipeline)} --source {redacted_word(source)}"
+    here, config = _place(config, str(target["name"])), redacted_word(config)
     kind = target["pulse"]["kind"]
     if kind in _CONFIGURATION:
-        yield "Check the configuration and the table", f"blizzard validate {config}"
+        yield Command("Check the configuration and the table", f"blizzard validate {config}")
     if kind == "FencedError":
-        yield "Show the writer of its checkpoint", f"blizzard status {config}"
+        yield Command("Show the writer of its checkpoint", f"blizzard status {config}")
     if kind in _STATE:
         why = "What the journal and the log would make of its state"
-        yield why, f"blizzard checkpoint rebuild {here} --dry-run"
+        yield Command(why, f"blizzard checkpoint rebuild {here} --dry-run")
     if target["refused"]["outputs"]:
-        yield (
+        yield Command(
             "What ingesting the refused rows again would do",
             f"blizzard replay {here} --refused --dry-run",
         )
     if target["letters"]:
-        yield "List dead letters and their reasons", f"blizzard dlq list {here}"
-        yield "What a replay would take", f"blizzard replay {here} --all --dry-run"
+        yield Command("List dead letters and their reasons", f"blizzard dlq list {here}")
+        yield Command("What a replay would take", f"blizzard replay {here} --all --dry-run")
     for request in target["requests"]:
         which = f"{config} {redacted_word(request['id'])}"
-        yield (
-            "Show a request and its outcome",
-            f"blizzard requests show {which} --files",
-        )
-        yield "Cancel it: what has come stays", f"blizzard requests cancel {which}"
-    yield "Where every source is", f"blizzard status {config}"
-    yield "What the next poll would do", f"blizzard plan {config}"
-    yield "Its saved state", f"blizzard checkpoint show {here}"
-    yield "Who changed it by hand, when and why", f"blizzard checkpoint log {here}"
+        yield Command("Show a request and its outcome", f"blizzard requests show {which} --files")
+        yield Command("Cancel it: what has come stays", f"blizzard requests cancel {which}")
+    yield Command("Where every source is", f"blizzard status {config}")
+    yield Command("What the next poll would do", f"blizzard plan {config}")
+    yield Command("Its saved state", f"blizzard checkpoint show {here}")
+    yield Command("Who changed it by hand, when and why", f"blizzard checkpoint log {here}")
 
 
 def letter_commands(config: str, name: str, group: Mapping[str, Any]) -> list[Command]:
     """Return what shows and replays the dead letters of one reason of the source ``name``."""
-    pipeline, _, source = name.partition("/")
-    where = f"--pipeline {redacted_word(pipeline)} --source {redacted_word(source)}"
-    here = f"{redacted_word(config)} {where}"
+    here = _place(config, name)
     which = f"--letter {redacted_word(str(group['letter']))}"
     found = [Command("The newest of them", f"blizzard dlq show {here} {which}")]
     if group["stage"]:
@@ -93,34 +83,38 @@ def letter_commands(config: str, name: str, group: Mapping[str, Any]) -> list[Co
     return [*found, Command(why, f"blizzard replay {here} {which} --dry-run")]
 
 
-def story_commands(config: str, uri: str, story: Mapping[str, Any]) -> list[Command]:
-    """Return what helps a file, by what `blizzard explain` says of it."""
-    commands = _of_story(redacted_word(config), redacted_word(uri), story)
-    return [Command(why, command) for why, command in commands]
-
-
-def _of_story(config: str, uri: str, story: Mapping[str, Any]) -> Iterator[tuple[str, str]]:
-    pipeline, _, source = str(story["source"] or "").partition("/")
-    here = f"{config} --pipeline {redacted_word(pipeline)} --source {redacted_word(source)}"
+def story_commands(config: str, uri: str, story: Mapping[str, Any]) -> Iterator[Command]:
+    """Yield what helps a file, by what `blizzard explain` says of it."""
+    here = _place(config, str(story["source"] or ""))
+    config, uri = redacted_word(config), redacted_word(uri)
     verdict = story["verdict"]
     if verdict == "quarantined":
         batch = (story.get("batch") or {}).get("batch")
         which = f"--letter {redacted_word(batch)}" if batch else "--all"
         if batch:
-            yield "The letter, and the line that is bad", f"blizzard dlq show {here} {which}"
-        yield (
+            yield Command(
+                "The letter, and the line that is bad", f"blizzard dlq show {here} {which}"
+            )
+        yield Command(
             "After a fix: show what a replay would ingest",
             f"blizzard replay {here} {which} --dry-run",
         )
     if verdict == "refused":
-        yield (
-            "What ingesting its rows again would do",
-            f"blizzard replay {here} --refused --dry-run",
+        yield Command(
+            "What ingesting its rows again would do", f"blizzard replay {here} --refused --dry-run"
         )
     is_skipped = (story.get("pending") or {}).get("behind") == "apart"
     if is_skipped or verdict in {"late", "closed", "ignored"}:
-        yield "What taking it after all would do", f"blizzard ingest {config} {uri} --dry-run"
-    yield "The same on a terminal", f"blizzard explain {config} {uri}"
+        yield Command(
+            "What taking it after all would do", f"blizzard ingest {config} {uri} --dry-run"
+        )
+    yield Command("The same on a terminal", f"blizzard explain {config} {uri}")
+
+
+def _place(config: str, name: str) -> str:
+    """Return what commands about the source ``name`` begin with."""
+    pipeline, _, source = map(redacted_word, name.partition("/"))
+    return f"{redacted_word(config)} --pipeline {pipeline} --source {source}"
 
 
 # Histories of which the batches and commits are kept that were read.

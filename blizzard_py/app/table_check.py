@@ -17,7 +17,7 @@ import pyarrow as pa
 
 from blizzard_core.errors import BlizzardError, BucketMissing, ConfigError, StorageError
 from blizzard_core.log import get_logger
-from blizzard_core.settings.document import Config, PipelineSettings
+from blizzard_core.settings.document import Config
 from blizzard_core.settings.tables import TableSettings
 from blizzard_core.storage.opening import normalize_uri, open_storage
 from blizzard_core.table.pipeline_fit import Fit, pipeline_fit
@@ -83,7 +83,7 @@ def takes_columns(config: Config, pipeline: str, settings: IngestSettings) -> Ta
     Raises `StateError`, `StorageError` if its log cannot be read.
     """
     table = _table_of(settings.sink)
-    rules = _rules_of(config, config.pipelines[pipeline])
+    rules = _rules_of(config, pipeline)
 
     def refusal(rules: SchemaRules, fields: Sequence[FieldSpec]) -> str:
         fit = _fit(table, _written(settings.with_fields(fields), None), rules)
@@ -104,7 +104,7 @@ def table_differences(config: Config, pipeline: str, settings: IngestSettings) -
     if table is None:
         return {}
     written = _written(settings, None)
-    refused = _fit(table, written, _rules_of(config, config.pipelines[pipeline])).refused
+    refused = _fit(table, written, _rules_of(config, pipeline)).refused
     shape = table.shape
     known = [] if shape is None else shape.schema.names
     outside = set(written.names) | (set() if shape is None else {*shape.partition_columns})
@@ -116,7 +116,7 @@ def table_differences(config: Config, pipeline: str, settings: IngestSettings) -
 
 
 def _fit_of(config: Config, pipeline: str, settings: IngestSettings, made: pa.Schema | None) -> Fit:
-    rules = _rules_of(config, config.pipelines[pipeline])
+    rules = _rules_of(config, pipeline)
     written = _written(settings, made)
     return _fit(_table_of(settings.sink), written, rules, exact_nulls=made is None)
 
@@ -147,7 +147,8 @@ def _written(settings: IngestSettings, made: pa.Schema | None) -> pa.Schema:
     return output_format(settings.layout, made).schema
 
 
-def _rules_of(config: Config, pipeline: PipelineSettings) -> SchemaRules:
+def _rules_of(config: Config, name: str) -> SchemaRules:
+    pipeline = config.pipelines[name]
     uri = normalize_uri(pipeline.sink.table_uri)
     table = next(
         (each for each in config.tables.values() if normalize_uri(each.table_uri) == uri),

@@ -7,6 +7,7 @@ import shlex
 import threading
 import time
 from dataclasses import replace
+from itertools import chain
 from pathlib import Path
 from typing import Any
 
@@ -502,13 +503,9 @@ def test_every_command_is_one_that_exists(verdict: str, world: LocalFilesHarness
     target = worker.activity.to_json()
     for kind in ("StateError", "ConfigError", "FencedError"):
         target["pulse"]["kind"] = kind
-        told = source_commands(CONFIG, target)
-        told += story_commands(
-            CONFIG,
-            "s3://x/y",
-            {"verdict": verdict, "source": "events/main", "batch": {"batch": "b"}},
-        )
-        for each in told:
+        story = {"verdict": verdict, "source": "events/main", "batch": {"batch": "b"}}
+        told = source_commands(CONFIG, target), story_commands(CONFIG, "s3://x/y", story)
+        for each in chain(*told):
             _parses(main, shlex.split(each.command)[1:])
 
 

@@ -19,15 +19,17 @@ from blizzard_core.observability.heartbeat import read_life, source_heartbeat
 from blizzard_core.observability.stopped import commit_problem, exit_code_of, ingest_problem
 from blizzard_core.observability.uncommitted import read_committed, waiting_groups, waiting_of
 from blizzard_core.settings.document import Config
-from blizzard_core.storage.opening import normalize_uri
+from blizzard_core.storage.opening import normalize_uri, open_storage
+from blizzard_core.storage.protocol import listed
 from blizzard_core.threads import ThreadPool
 from blizzard_py.app.event_time import stream_to_json, watch_to_json
-from blizzard_py.app.replica_status import holder_id, show_replicas
 from blizzard_py.app.request_listing import find_open_requests
 from blizzard_py.app.source_kinds import PlanOptions
 from blizzard_py.app.wiring import context_of, inferred_schema, kind_of, view_of, views
-from blizzard_py.dead_letters.counting import counted
+from blizzard_py.dead_letters.reader import counted
+from blizzard_py.edits.checkpoint_store import CheckpointStore
 from blizzard_py.ingest.source_view import SourceView
+from blizzard_py.replicas.leases import BEHIND, ID_DIGITS, LOOKS, PREFIX, replica_of
 from blizzard_py.schema.field_specs import field_spec
 from blizzard_py.selection.refused import refusals, refused_outputs
 from blizzard_py.slices.instants import stamp
@@ -126,7 +128,7 @@ def status(config: Config) -> tuple[dict[str, Any], list[str]]:
             block["event_time"] = next(iter(event_times), None)
     if config.global_.replicas is not None:
         try:
-            found = {"replicas": show_replicas(config, found), **found}
+            found = {"replicas": _show_replicas(config, found), **found}
         except StorageError as error:
             errors.append(f"global.replicas: {error}")
     return found, errors
@@ -190,7 +192,7 @@ def _status_of(config: Config, source: SourceView) -> dict[str, Any]:
         "dead_letters": _letters_of(source),
         "refused": refusals(refused_outputs(source.parts, refused), way_out(source.parts)),
         **_daemons_of(config, source, state, refused, error),
-        **({} if config.global_.replicas is None else {"replica": holder_id(source)}),
+        **({} if config.global_.replicas is None else {"replica": _holder_id(source)}),
         "in_flight": [
             {
                 "batch": batch.batch,
@@ -328,3 +330,45 @@ def _lag_of(source: SourceView, state: SourceState) -> dict[str, Any]:
 
 def _letters_of(source: SourceView) -> dict[str, Any]:
     return asdict(counted(source.parts.stores.dlq, source.dead_letters()))
+
+
+def _holder_id(source: SourceView) -> str | None:
+    """Return the replica id of a source's writer; None if nobody has it. Raises `StorageError`."""
+    writer = CheckpointStore(source.sink, source.parts.home_id).load().writer
+    return None if writer is None or writer.released else writer.id[:ID_DIGITS]
+
+
+def _show_replicas(config: Config, document: dict[str, Any]) -> list[dict[str, Any]]:
+    """Return every replica with its sources, and name it in each source of a status document.
+
+    A replica is shown as alive by the machine's clock, which decides nothing. Raises
+    `StorageError`.
+    """
+    settings = config.global_.replicas
+    if settings is None:
+        return []
+    storage, now = open_storage(settings.uri, settings.advanced.storage_options), time.time()
+    sources = {
+        f"{pipeline}/{name}": source
+        for pipeline, block in document["pipelines"].items()
+        for name, source in block["sources"].items()
+    }
+    found = []
+    for entry in listed(storage, PREFIX, BEHIND):
+        replica = replica_of(entry.path)
+        if replica is None:
+            continue
+        held = [name for name, source in sources.items() if source["replica"] == replica.id]
+        for name in held:
+            sources[name]["replica"] = str(replica)
+        secs = max(0.0, now - entry.modified)
+        found.append(
+            {
+                "name": str(replica),
+                "alive": secs <= settings.advanced.lease * (1 + 1 / LOOKS),
+                "renewed_secs": secs,
+                "config": replica.config,
+                "sources": held,
+            }
+        )
+    return found

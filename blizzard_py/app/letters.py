@@ -14,9 +14,8 @@ from blizzard_py.app.request_selector import close_letters
 from blizzard_py.app.submit import RequestOrder, Waits, submit_and_follow
 from blizzard_py.app.wiring import context_of
 from blizzard_py.dead_letters import reader
-from blizzard_py.dead_letters.counting import lines_of
-from blizzard_py.dead_letters.reader import DeadLetter
-from blizzard_py.edits.notes import current_user
+from blizzard_py.dead_letters.reader import DeadLetter, lines_of
+from blizzard_py.edits.checkpoint_store import current_user
 from blizzard_py.formats.names import format_of
 from blizzard_py.job import JobFile
 from blizzard_py.lines.failure import FileFailed

@@ -10,8 +10,7 @@ from blizzard_core.errors import StateError
 from blizzard_core.redact import redacted
 from blizzard_core.settings.document import Config
 from blizzard_py.app.wiring import owner_context, owners
-from blizzard_py.edits.checkpoint_store import EditRefused
-from blizzard_py.edits.notes import current_user
+from blizzard_py.edits.checkpoint_store import EditRefused, current_user
 from blizzard_py.requests.codec import RequestInvalid
 from blizzard_py.requests.document import Request
 from blizzard_py.requests.mailbox import Mailbox

@@ -29,8 +29,13 @@ from blizzard_py.app.request_effects import effects_of, fingerprint_of
 from blizzard_py.app.wiring import owner_context, view_of
 from blizzard_py.app.workers import live_owner, source_pipeline
 from blizzard_py.edits import checkpoint_edit
-from blizzard_py.edits.checkpoint_store import CheckpointStore, EditRefused, Stored
-from blizzard_py.edits.notes import Note, current_user
+from blizzard_py.edits.checkpoint_store import (
+    CheckpointStore,
+    EditRefused,
+    Note,
+    Stored,
+    current_user,
+)
 from blizzard_py.engines.java import require_java
 from blizzard_py.engines.lazy import LazyEngine
 from blizzard_py.ingest.request_acceptance import decide_request, end_record

@@ -1,4 +1,4 @@
-"""The dead-letter queue, read. `blizzard_py.dead_letters.writer` and the ingest job write it.
+"""The dead-letter queue, read and counted. A batch and the ingest job write it.
 
 Below ``{dlq}/{pipeline}_{source}/`` there are two kinds of objects, each NDJSON
 with one letter a line:
@@ -20,12 +20,12 @@ from __future__ import annotations
 
 import base64
 import binascii
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 from contextlib import closing
 from dataclasses import dataclass, field
 from typing import Any, BinaryIO, Literal
 
-from blizzard_core.errors import BlizzardError
+from blizzard_core.errors import BlizzardError, NotFound
 from blizzard_core.limits import LETTER_BYTES
 from blizzard_core.storage.protocol import Entry, Storage, join, listed
 from blizzard_core.text import json_value
@@ -36,6 +36,9 @@ Kind = Literal["files", "records"]
 
 _BLOCK_BYTES = 256 << 10
 _RECORDS = ".records.ndjson"
+# Beyond that it is said that there are more: each object is read, and costs a request.
+OBJECTS_COUNTED = 10_000
+BYTES_COUNTED = 64 << 20
 
 
 class UnreadableDeadLetter(BlizzardError):
@@ -199,3 +202,46 @@ def letter_lines(stream: BinaryIO) -> Iterator[bytes]:
             held = b""
     if held:
         yield held
+
+
+@dataclass(frozen=True, slots=True)
+class Counted:
+    """Letters in so many objects; not ``complete`` where there is more than was looked at.
+
+    ``letters`` are lines: a whole file, or a single record of one.
+    """
+
+    objects: int = 0
+    letters: int = 0
+    records: int = 0
+    bytes: int = 0
+    newest_ts: float | None = None
+    complete: bool = True
+
+
+def counted(dlq: Storage, found: Iterable[DeadLetterObject]) -> Counted:
+    """Count the letters of these objects. Raises `StorageError`."""
+    objects = letters = records = size = 0
+    newest: float | None = None
+    for each in found:
+        if objects == OBJECTS_COUNTED or size + each.size > BYTES_COUNTED:
+            return Counted(objects, letters, records, size, newest, complete=False)
+        lines = lines_of(dlq, each)
+        objects, letters, size = objects + 1, letters + lines, size + each.size
+        records += lines if each.kind == "records" else 0
+        newest = each.modified if newest is None else max(newest, each.modified)
+    return Counted(objects, letters, records, size, newest)
+
+
+def lines_of(dlq: Storage, found: DeadLetterObject) -> int:
+    """Count the letters of one object; a block of it is in memory at a time."""
+    lines, blank = 0, True
+    try:
+        with closing(dlq.open_input(found.path)) as stream:
+            for piece in letter_lines(stream):
+                blank = blank and not piece.strip()
+                if piece.endswith(b"\n"):
+                    lines, blank = lines + (not blank), True
+    except NotFound:  # put away meanwhile
+        return 0
+    return lines + (not blank)

@@ -16,8 +16,13 @@ from typing import Any
 from blizzard_core.storage.protocol import Entry, order_key
 from blizzard_core.watermark.paths import joined
 from blizzard_core.watermark.progress import PartitionProgress, Progress, closed_by, is_new
-from blizzard_py.edits.checkpoint_store import CheckpointStore, EditRefused, Stored
-from blizzard_py.edits.notes import Note, current_user
+from blizzard_py.edits.checkpoint_store import (
+    CheckpointStore,
+    EditRefused,
+    Note,
+    Stored,
+    current_user,
+)
 from blizzard_py.ingest.source_view import SourceView
 from blizzard_py.requests.mailbox import Mailbox
 from blizzard_py.requests.progress import first_running, with_state

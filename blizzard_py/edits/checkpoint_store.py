@@ -2,10 +2,14 @@
 
 Needs neither the source nor its connection.
 
-A manual change keeps a backup as ``…_checkpoint.json.epoch-{n}.bak`` with a note beside it. Then
-one conditional write replaces exactly the version that was shown, in the next epoch. If a daemon
-saved meanwhile, the change is refused and the daemon goes on; otherwise the daemon is fenced: its
-next save is refused.
+A manual change keeps a backup as ``…_checkpoint.json.epoch-{n}.bak``, and a note beside it as
+``….bak.note.json``::
+
+    {"by": "ann@ops-3", "at": 1706450400.0, "why": "the vendor sent a day again", "number": 3}
+
+Then one conditional write replaces exactly the version that was shown, in the next epoch. If a
+daemon saved meanwhile, the change is refused and the daemon goes on; otherwise the daemon is
+fenced: its next save is refused.
 
 Backups are ordered by a counter in their notes. The store's clock may be set back, and epochs start
 again after a checkpoint was lost.
@@ -13,11 +17,16 @@ again after a checkpoint was lost.
 
 from __future__ import annotations
 
+import getpass
+import json
+import socket
 from collections.abc import Iterator
-from dataclasses import dataclass, field, replace
+from dataclasses import asdict, dataclass, field, replace
+from functools import partial
 from typing import Any
 
-from blizzard_core.checkpoint.document import parsed
+from blizzard_core.checkpoint.decode import decode_document
+from blizzard_core.checkpoint.document import load, parsed
 from blizzard_core.checkpoint.fenced_writer import FencedFile, writer_of
 from blizzard_core.checkpoint.writer_identity import Writer
 from blizzard_core.errors import (
@@ -29,18 +38,56 @@ from blizzard_core.errors import (
     Unavailable,
 )
 from blizzard_core.storage.protocol import Entry, Storage, listed
-from blizzard_py.edits.notes import Note, drop, note_of, write_note
 from blizzard_py.state.checkpoint_document import state_from_json, state_to_json
 from blizzard_py.state.checkpoint_file import with_journal_names
 from blizzard_py.state.source_state import SourceState, checkpoint_path
 
 NOW = "now"
+_NOTE = ".note.json"
 # The number of stored copies of earlier checkpoints.
 COPIES_KEPT = 50
 
 
 class EditRefused(BlizzardError):
     """The checkpoint is not changed; the message says why and what to do."""
+
+
+@dataclass(frozen=True, slots=True)
+class Note:
+    """The person who replaced the checkpoint, the time (epoch seconds) and the reason.
+
+    ``number`` counts the backups; 0 without a count.
+    """
+
+    by: str
+    at: float
+    why: str = ""
+    number: int = 0
+
+
+def current_user() -> str:
+    """Return the user and the machine, as far as they have names."""
+    try:
+        return f"{getpass.getuser()}@{socket.gethostname()}"
+    except (KeyError, OSError):  # a container's user may have none
+        return socket.gethostname()
+
+
+def write_note(sink: Storage, backup: str, note: Note) -> None:
+    """Keep it; durable on return. Raises `StorageError`."""
+    data = json.dumps(asdict(note), ensure_ascii=False).encode("utf-8", "backslashreplace")
+    sink.put_atomic(f"{backup}{_NOTE}", data)
+
+
+def note_of(sink: Storage, backup: str) -> Note | None:
+    """Return the note of a copy; None without one. Raises `StateError`."""
+    return load(sink, f"{backup}{_NOTE}", partial(decode_document, Note))
+
+
+def drop(sink: Storage, backup: str) -> None:
+    """Remove a copy, and its note after it."""
+    sink.delete(backup)
+    sink.delete(f"{backup}{_NOTE}")
 
 
 @dataclass(frozen=True, slots=True)

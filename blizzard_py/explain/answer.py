@@ -31,10 +31,10 @@ from blizzard_py.explain.evidence import (
     letter,
     out_of_time,
     record_replays,
+    waiting,
 )
 from blizzard_py.explain.explanation import DeltaStatus, Explanation, File, Output
 from blizzard_py.explain.location import Located
-from blizzard_py.explain.verdict import waiting
 from blizzard_py.sources.context import SourceContext
 from blizzard_py.sources.protocol import Source
 from blizzard_py.sources.story import DOUBTFUL, ItemStatus, Lateness, Story, way_out

@@ -12,10 +12,9 @@ from dataclasses import dataclass, field
 from blizzard_core.errors import BlizzardError, NotFound
 from blizzard_core.storage.protocol import Entry
 from blizzard_py.requests.codec import RequestInvalid
-from blizzard_py.requests.document import Request
+from blizzard_py.requests.document import End, Request
 from blizzard_py.requests.mailbox import Mailbox
 from blizzard_py.requests.progress import RequestState, State, with_page, with_state
-from blizzard_py.requests.records import End
 from blizzard_py.requests.report import ReportLine
 from blizzard_py.state.batch import Batch
 from blizzard_py.state.column_state import ColumnState

@@ -35,9 +35,8 @@ from blizzard_py.ingest.request_acceptance import (
     with_selected,
 )
 from blizzard_py.requests.codec import RequestInvalid
-from blizzard_py.requests.contents import Contents
 from blizzard_py.requests.document import Request
-from blizzard_py.requests.mailbox import Mailbox
+from blizzard_py.requests.mailbox import Contents, Mailbox
 from blizzard_py.requests.progress import (
     RequestState,
     State,

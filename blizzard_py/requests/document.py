@@ -6,6 +6,12 @@
      "options": {}, "config": "sha256:5b1c…", "release": "0.1.0", "by": "ann@ops-3",
      "at": "2026-11-25T09:12:04Z", "why": "corrected day"}
 
+A cancellation (``7f3a9c2e.1.cancel.json``) and an end record (``….ended.json``) lie beside it::
+
+    {"v": 1, "by": "bob@ops-1", "at": "2026-11-25T09:13:00Z", "why": "wrong day"}
+    {"v": 1, "kind": "mark_units", "state": "done", "reason": "", "at": 1764061944.0,
+     "counts": {"units": 1}, "by": "ann@ops-3"}
+
 Anybody who may write to the table's directory may have written one. So each text has a limit, and
 a document that is not understood is refused and never guessed at.
 """
@@ -17,7 +23,7 @@ import hashlib
 import re
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field
-from typing import Annotated, Any, Literal, get_args
+from typing import Annotated, Any, Literal, TypeVar, get_args
 
 import msgspec
 
@@ -30,9 +36,12 @@ from blizzard_py.requests.codec import (
     parse,
     unknown,
 )
+from blizzard_py.requests.progress import Ended
 
 Kind = Literal["mark_units", "advance_watermark", "reingest", "close_letters"]
 Mode = Literal["add", "replace", "again"]
+
+T = TypeVar("T")
 
 # Kinds that take several saves; all others take effect in one.
 BRINGING: frozenset[Kind] = frozenset({"reingest", "close_letters"})
@@ -40,6 +49,7 @@ BRINGING: frozenset[Kind] = frozenset({"reingest", "close_letters"})
 _LETTER_ID = re.compile(r"[0-9A-Za-z][0-9A-Za-z._-]{0,127}")
 
 CANCEL_IT = "cancel it, and give the command again"
+_REMEDY = "restore it as it was written"
 
 # The range of a Python datetime: nothing beyond it can be shown.
 _FIRST_MS, _LAST_MS = -62_135_596_800_000, 253_402_300_799_999
@@ -196,3 +206,33 @@ def _is_time(text: str) -> bool:
         return dt.datetime.fromisoformat(text).tzinfo is not None
     except ValueError:
         return False
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Cancel:
+    """A cancellation: its author, the ISO time and the reason."""
+
+    by: Text
+    at: Text
+    why: Text
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class End:
+    """The result of a request. ``at`` is the epoch second of the change that ended it.
+
+    All of it comes from the checkpoint and the request, so every writer writes the same bytes.
+    """
+
+    kind: str
+    state: Ended
+    at: float
+    reason: str = ""
+    counts: dict[str, int] = field(default_factory=dict)
+    by: Text = ""
+
+
+def record_of(kind: type[T], raw: bytes, where: str) -> T:
+    """Return the record that stored bytes describe. Raises `RequestInvalid`."""
+    _, document = parse(raw, where, _REMEDY)
+    return decode(kind, document, where, _REMEDY)

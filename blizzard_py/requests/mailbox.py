@@ -14,9 +14,11 @@ it next lists the mailbox.
 
 from __future__ import annotations
 
+import re
 import uuid
 from collections.abc import Iterable, Iterator, Mapping
 from contextlib import suppress
+from dataclasses import dataclass
 from types import MappingProxyType
 from typing import TypeVar
 
@@ -25,21 +27,16 @@ from blizzard_core.limits import REQUEST_BYTES, REQUEST_CHARACTERS
 from blizzard_core.storage.protocol import Entry, Storage, listed
 from blizzard_core.text import shortened
 from blizzard_py.requests.codec import RequestInvalid, encode_document
-from blizzard_py.requests.contents import (
-    CANCEL,
-    ENDED,
-    REQUEST,
-    Contents,
-    Found,
-    check_id,
-    contents_of,
-    group_objects,
-    last_number,
-    number_of,
+from blizzard_py.requests.document import (
+    Cancel,
+    End,
+    Request,
+    digest,
+    inputs,
+    record_of,
+    request_of,
 )
-from blizzard_py.requests.document import Request, digest, inputs, request_of
 from blizzard_py.requests.progress import RequestState, is_over
-from blizzard_py.requests.records import Cancel, End, record_of
 from blizzard_py.requests.report import (
     ReportLine,
     batch_of,
@@ -52,11 +49,79 @@ T = TypeVar("T")
 
 REQUESTS_FOLDER = "_blizzard/requests"
 
+REQUEST, CANCEL, ENDED = ".json", ".cancel.json", ".ended.json"
+
+# With its endings it stays a name that every store takes.
+_ID = re.compile(r"[0-9a-f]{8}\.[1-9][0-9]{0,17}")
+_NAME = re.compile(rf"(?P<id>{_ID.pattern})(?P<rest>[./].+)", re.DOTALL)
+
+# Objects by the id of their request and the rest of their name.
+Found = dict[str, dict[str, Entry]]
+
 # A bell holds a UUID. One that somebody made by hand counts by its beginning.
 _BELL_BYTES = 64
 # Numbers that other commands may take while one looks for its own.
 _NUMBERS_TRIED = 20
 _NONE: Mapping[str, RequestState] = MappingProxyType({})
+
+
+@dataclass(frozen=True, slots=True)
+class Contents:
+    """Ids in the mailbox, by digest and number.
+
+    ``open`` have no end record, ``ended`` have one, ``cancelled`` are the open ones with a
+    cancellation.
+    """
+
+    open: tuple[str, ...]
+    cancelled: frozenset[str]
+    ended: tuple[str, ...]
+
+
+def check_id(request_id: str) -> str:
+    """Return an id that is one: no path can be made of it. Raises `RequestInvalid`."""
+    if _ID.fullmatch(request_id) is None:
+        raise RequestInvalid(f"{request_id!r} is no id of a request; list the requests")
+    return request_id
+
+
+def number_of(request_id: str) -> int:
+    """Return the count at the end of an id."""
+    return int(request_id.partition(".")[2])
+
+
+def group_objects(entries: Iterable[Entry], folder: str) -> Found:
+    """Return the objects of each request, ordered by digest and number, without foreign ones."""
+    found: Found = {}
+    for entry in entries:
+        match = _NAME.fullmatch(entry.path.removeprefix(f"{folder}/"))
+        if match is not None:
+            found.setdefault(match["id"], {})[match["rest"]] = entry
+    return {each: found[each] for each in sorted(found, key=_order)}
+
+
+def contents_of(found: Found) -> Contents:
+    """Return which requests are open, cancelled and ended."""
+    ended = tuple(each for each, entries in found.items() if ENDED in entries)
+    is_open = tuple(
+        e for e, entries in found.items() if REQUEST in entries and ENDED not in entries
+    )
+    return Contents(is_open, frozenset(e for e in is_open if CANCEL in found[e]), ended)
+
+
+def last_number(found: Found) -> int:
+    """Return the highest number in use, 0 if there is none.
+
+    A cancellation uses its number even without a request: it must never meet a new one.
+    """
+    used = {REQUEST, CANCEL, ENDED}
+    return max(
+        (number_of(each) for each, entries in found.items() if used & set(entries)), default=0
+    )
+
+
+def _order(request_id: str) -> tuple[str, int]:
+    return request_id.partition(".")[0], number_of(request_id)
 
 
 class Mailbox:

@@ -20,8 +20,7 @@ from blizzard_core.errors import ConfigError
 from blizzard_core.settings.document import Config
 from blizzard_py.app.workers import build, source_pipeline
 from blizzard_py.edits.checkpoint_edit import reset
-from blizzard_py.edits.checkpoint_store import CheckpointStore
-from blizzard_py.edits.notes import Note
+from blizzard_py.edits.checkpoint_store import CheckpointStore, Note
 from blizzard_py.edits.rebuild import Rebuild
 from blizzard_py.edits.rename import Rename
 from blizzard_py.ingest.source_pipeline import SourcePipeline

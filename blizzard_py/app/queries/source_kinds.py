@@ -79,7 +79,7 @@ class UnitKind:
 
     def plan(self, found: SourceView, state: SourceState, options: PlanOptions) -> dict[str, Any]:
         # What shows statements, which no daemon needs.
-        from blizzard_py.app.queries.unit_plan import unit_plan_of  # noqa: PLC0415  # see above
+        from blizzard_py.app.queries.plan import unit_plan_of  # noqa: PLC0415  # see above
 
         return unit_plan_of(found, state, options)
 

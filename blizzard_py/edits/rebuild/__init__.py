@@ -43,8 +43,13 @@ from blizzard_core.watermark.partition_time import lookback_floor
 from blizzard_core.watermark.paths import partition_key
 from blizzard_core.watermark.progress import Progress, is_new
 from blizzard_py.dead_letters.reader import put_away
-from blizzard_py.edits.checkpoint_store import CheckpointStore, EditRefused, Stored
-from blizzard_py.edits.notes import Note, current_user
+from blizzard_py.edits.checkpoint_store import (
+    CheckpointStore,
+    EditRefused,
+    Note,
+    Stored,
+    current_user,
+)
 from blizzard_py.edits.rebuild.assemble import KnownFiles, rebuilt_state
 from blizzard_py.edits.rebuild.decide import (
     Frame,

@@ -14,8 +14,7 @@ from rich.console import Console
 from blizzard_core import log
 from blizzard_core.settings.document import Config
 from blizzard_py.app import daemon as app
-from blizzard_py.app.live_progress import show_progress
-from blizzard_py.app.progress_table import table_of
+from blizzard_py.app.live_progress import show_progress, table_of
 from blizzard_py.sources.meter import Meter
 from tests.support.direct_engine import DirectEngine
 from tests.support.pipeline_harness import PipelineHarness

@@ -11,8 +11,7 @@ import pytest
 from click.testing import CliRunner, Result
 
 from blizzard_py.__main__ import main as blizzard
-from blizzard_py.dead_letters.counting import Counted, counted
-from blizzard_py.dead_letters.reader import objects
+from blizzard_py.dead_letters.reader import Counted, counted, objects
 from tests.support.direct_engine import DirectEngine
 from tests.support.pipeline_harness import PipelineHarness
 from tests.support.scenario import Scenario
@@ -140,6 +139,6 @@ def test_letters_count_by_line_and_only_as_far_as_looked(monkeypatch: pytest.Mon
     found = list(objects(world.dlq, "events_main"))
     told = counted(world.dlq, found)
     assert (told.objects, told.letters, told.records, told.complete) == (2, 3, 2, True)
-    monkeypatch.setattr("blizzard_py.dead_letters.counting.OBJECTS_COUNTED", 1)
+    monkeypatch.setattr("blizzard_py.dead_letters.reader.OBJECTS_COUNTED", 1)
     assert not counted(world.dlq, found).complete
     assert counted(world.dlq, []) == Counted()

@@ -13,8 +13,7 @@ from blizzard_core.errors import FencedError
 from blizzard_py.__main__ import main as blizzard
 from blizzard_py.dead_letters.reader import objects
 from blizzard_py.edits import checkpoint_edit, checkpoint_store, history
-from blizzard_py.edits.checkpoint_store import EditRefused
-from blizzard_py.edits.notes import current_user
+from blizzard_py.edits.checkpoint_store import EditRefused, current_user
 from blizzard_py.edits.rebuild import Rebuild
 from blizzard_py.ingest.source_pipeline import SourcePipeline
 from tests.support.checkpoint_edits import DAY, ingested, set_to, store

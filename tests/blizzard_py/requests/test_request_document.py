@@ -14,8 +14,16 @@ from hypothesis import strategies as st
 
 from blizzard_core import limits
 from blizzard_py.requests.codec import RequestInvalid, encode_document
-from blizzard_py.requests.document import Kind, Request, digest, inputs, request_of
-from blizzard_py.requests.records import Cancel, End, record_of
+from blizzard_py.requests.document import (
+    Cancel,
+    End,
+    Kind,
+    Request,
+    digest,
+    inputs,
+    record_of,
+    request_of,
+)
 
 WHERE = "mem://bucket/_blizzard/requests/events_main/7f3a9c2e.1.json"
 UNIT = "2024-01-28T00:00:00.000Z/eu"

@@ -17,10 +17,8 @@ from blizzard_core.storage.opening import open_storage
 from blizzard_core.storage.protocol import Storage
 from blizzard_py.requests import mailbox as module
 from blizzard_py.requests.codec import RequestInvalid
-from blizzard_py.requests.contents import Contents
-from blizzard_py.requests.document import Request, digest, inputs
-from blizzard_py.requests.mailbox import Mailbox
-from blizzard_py.requests.records import Cancel, End
+from blizzard_py.requests.document import Cancel, End, Request, digest, inputs
+from blizzard_py.requests.mailbox import Contents, Mailbox
 from tests.support.gcs_server import GcsServer
 from tests.support.memory_store import Died, MemoryStorage
 from tests.support.s3_server import S3Server

@@ -14,9 +14,9 @@ import pytest
 from blizzard_core.errors import BlizzardError, Cancelled, FencedError, StateError
 from blizzard_py.edits import checkpoint_edit
 from blizzard_py.job import AddedColumns, ErrorTolerance, FieldSpec, SqlSteps
+from blizzard_py.requests.document import End
 from blizzard_py.requests.mailbox import Mailbox
 from blizzard_py.requests.progress import RequestState
-from blizzard_py.requests.records import End
 from blizzard_py.sources.tables.ranges import RangeRefused, value_of
 from blizzard_py.state.checkpoint_file import read_state
 from blizzard_py.state.source_state import checkpoint_path

@@ -221,12 +221,7 @@ def fencing_notes(places: Iterable[tuple[str, StorageOptions]]) -> Iterator[str]
         except BlizzardError as error:
             yield str(error)
             continue
-        if not storage.conditional_writes:
-            yield (
-                f"{storage.uri}: this store has no conditional writes, so two daemons started at"
-                " the same moment may not notice each other; make sure that only one runs"
-            )
-        elif storage.uri.startswith("s3://") and (
+        if storage.uri.startswith("s3://") and (
             "AWS_ENDPOINT_URL" in delta_options(uri, options, os.environ)
         ):
             yield (

@@ -212,7 +212,7 @@ class _StoreCheck:
         if has_failed or stop.is_set():
             return
         if self._is_first and self._used.use == "table":
-            yield from self._conditions(probe, storage)
+            yield from probe.conditions()
         if stop.is_set():
             return
         if self._is_first:
@@ -224,13 +224,6 @@ class _StoreCheck:
 
     def _open_below(self, folder: str) -> Storage:
         return _opened(replace(self._used, uri=f"{self._used.uri.rstrip('/')}/{folder}"))
-
-    def _conditions(self, probe: StoreProbe, storage: Storage) -> Iterator[Step]:
-        if storage.conditional_writes:
-            yield from probe.conditions()
-        else:
-            text = "this store has none: make sure that only one daemon of each kind runs"
-            yield Step("conditions", "note", text)
 
 
 def _opened(used: UsedStore) -> Storage:

@@ -227,11 +227,6 @@ class CleanSettings(Settings):
 def clean_problem(uri: str, clean: CleanSettings) -> str | None:
     """Return why a source at this URI cannot be cleaned so; None if it can."""
     scheme = scheme_of(uri)
-    if scheme == "memory":
-        return (
-            "clean is not for memory://: this store cannot delete a file on condition of its"
-            " version; use S3, Google Cloud Storage, Azure or a local disk"
-        )
     if clean.put_tag and _kind(scheme) == _DISK:
         return (
             "clean.mode: tag is not for local disks, whose files have no tags; use archive or"

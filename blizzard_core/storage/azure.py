@@ -138,11 +138,6 @@ class AzureStorage(TaggedObjects, StoredBytes):
             )
         return super()._key(path)
 
-    @property
-    def conditional_writes(self) -> bool:
-        """True: ``If-Match`` and ``If-None-Match`` on the blob's ETag."""
-        return True
-
     def list_range(self, after: str, until: str | None) -> Iterator[ListingPage]:
         """List level by level from the bounds' common directory; see the module's docstring.
 

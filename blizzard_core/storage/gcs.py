@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import datetime as dt
 import logging
-from collections.abc import Awaitable, Callable, Iterator, Sequence
+from collections.abc import Awaitable, Callable, Iterator
 from functools import partial
 from os import SEEK_END
 from typing import Any, Protocol
@@ -22,7 +22,7 @@ from blizzard_core.limits import FIRST_PAGE_KEYS, PAGE_KEYS
 from blizzard_core.storage.failures import bucket_missing
 from blizzard_core.storage.objects import FileSystem, Patience, bounded
 from blizzard_core.storage.order import pages_in_order
-from blizzard_core.storage.protocol import Entry, ListingPage, NameTest, Range
+from blizzard_core.storage.protocol import Entry, ListingPage
 from blizzard_core.storage.ranges import folder_of
 from blizzard_core.storage.stored_bytes import ObjectPart, StoredBytes
 
@@ -107,11 +107,6 @@ class GCSStorage(StoredBytes):
         super().__init__(fs, root, uri, versions=versions)
         self._gcs = fs
 
-    @property
-    def conditional_writes(self) -> bool:
-        """True: ``ifGenerationMatch``."""
-        return True
-
     def list_range(self, after: str, until: str | None) -> Iterator[ListingPage]:
         """List with ``startOffset`` (inclusive) and ``endOffset``."""
         arguments: dict[str, Any] = {
@@ -129,9 +124,6 @@ class GCSStorage(StoredBytes):
             return found, answer.get("nextPageToken") or None
 
         return pages_in_order(self.uri, after, until, ask, inclusive=True)
-
-    def list_ranges(self, ranges: Sequence[Range], may_be_wanted: NameTest | None = None) -> None:
-        """Return None: a listing begins at any key."""
 
     def _list(self, **arguments: Any) -> dict[str, Any]:
         try:

@@ -85,11 +85,6 @@ class LocalStorage:
         """The root's absolute path."""
         return str(self._root)
 
-    @property
-    def conditional_writes(self) -> bool:
-        """True: `put_if` holds a lock, which the system releases when a process dies."""
-        return True
-
     def list_range(self, after: str, until: str | None) -> Iterator[ListingPage]:
         """Yield one page per directory; directories outside the range are not read."""
         return self.list_ranges([Range(after, until)])

@@ -12,8 +12,6 @@ from blizzard_core.storage.protocol import Entry, ListingPage, NameTest, Range
 class NullStorage:
     """A `Storage` without objects that accepts none. ``uri`` is the source's name."""
 
-    conditional_writes = True
-
     def __init__(self, uri: str) -> None:
         self.uri = uri
 

@@ -1,21 +1,18 @@
 """Object stores through fsspec: their common operations and error handling.
 
-`ObjectStorage` serves any fsspec file system. S3, GCS and Azure override what their own API does
-better: ordered listings, conditional writes. fsspec's caches are off: they never expire and hide
-other writers' files. Rename is copy and delete, so after a crash both objects may exist; callers
-handle that.
+S3, GCS and Azure list, and write on a condition, by APIs of their own. fsspec's caches are off:
+they never expire and hide other writers' files. Rename is copy and delete, so after a crash both
+objects may exist; callers handle that.
 """
 
 from __future__ import annotations
 
 import datetime as dt
-import hashlib
 from collections.abc import Awaitable, Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any, BinaryIO, Protocol, Self, TypeVar, cast
 
 from blizzard_core.errors import Conflict, NotFound, StorageError
-from blizzard_core.limits import PAGE_KEYS
 from blizzard_core.storage.failures import bucket_missing, wrap_error
 from blizzard_core.storage.protocol import (
     Entry,
@@ -24,9 +21,7 @@ from blizzard_core.storage.protocol import (
     Range,
     ServerFacts,
     join,
-    order_key,
 )
-from blizzard_core.storage.ranges import Ranges
 from blizzard_core.threads import ThreadPool
 
 T = TypeVar("T")
@@ -58,7 +53,6 @@ class Patience:
 class FileSystem(Protocol):
     """The part of an fsspec file system that is used here."""
 
-    def find(self, path: str, *, detail: bool) -> dict[str, dict[str, Any]]: ...
     def info(self, path: str) -> dict[str, Any]: ...
     def cat_file(self, path: str, start: int | None = None, end: int | None = None) -> bytes: ...
     def pipe_file(self, path: str, value: bytes) -> None: ...
@@ -85,7 +79,7 @@ class ExactPaths:
 
 
 class ObjectStorage:
-    """Any fsspec file system below one root: ``bucket/prefix``."""
+    """An object store below one root: ``bucket/prefix``."""
 
     def __init__(self, fs: FileSystem, root: str, uri: str, *, versions: bool = False) -> None:
         """Create it; with ``versions`` listings have them."""
@@ -103,11 +97,6 @@ class ObjectStorage:
     def uri(self) -> str:
         """The root URI."""
         return self._uri
-
-    @property
-    def conditional_writes(self) -> bool:
-        """False: fsspec has no compare-and-set that all its file systems share."""
-        return False
 
     def server_facts(self) -> ServerFacts:
         """Return what the store tells of itself; nothing that all stores share."""
@@ -133,30 +122,16 @@ class ObjectStorage:
             raise wrap_error(f"{self._uri}/{path}", error) from error
 
     def list_range(self, after: str, until: str | None) -> Iterator[ListingPage]:
-        """Yield one page with everything below the root, filtered here."""
-        yield from self._list_all(Ranges([Range(after, until)]))
+        """See `Storage.list_range`."""
+        raise NotImplementedError
 
     def list_ranges(
         self,
-        ranges: Sequence[Range],
+        ranges: Sequence[Range],  # noqa: ARG002  # Azure lists directories
         may_be_wanted: NameTest | None = None,  # noqa: ARG002  # the listing has all sizes
     ) -> Iterator[ListingPage] | None:
-        """Yield one page with everything below the root, filtered here."""
-        return self._list_all(Ranges(ranges))
-
-    def _list_all(self, ranges: Ranges) -> Iterator[ListingPage]:
-        found = self._call("", lambda: self._fs.find(self._root, detail=True))
-        cut = len(self._root) + 1
-        named = ((name.lstrip("/")[cut:], info) for name, info in found.items())
-        entries = sorted(
-            (
-                Entry(path, int(info.get("size") or 0), modified_of(info))
-                for path, info in named
-                if ranges.has_file(order_key(path))
-            ),
-            key=lambda entry: order_key(entry.path),
-        )
-        yield ListingPage(tuple(entries), 1 + len(found) // PAGE_KEYS, len(found))
+        """Return None: a listing begins at any key."""
+        return None
 
     def stat(self, path: str) -> Entry | None:
         """Return size, modification time and version, or None."""
@@ -218,19 +193,10 @@ class ObjectStorage:
             raise Conflict(f"{self._uri}/{path}: deleted by another writer") from error
 
     def _get_versioned(self, key: str) -> tuple[bytes, str]:
-        data = self._fs.cat_file(key)
-        return data, hashlib.sha256(data).hexdigest()
+        raise NotImplementedError
 
     def _put_if(self, key: str, data: bytes, version: str | None) -> str:
-        """Check, then write: a concurrent writer is not noticed."""
-        try:
-            found = self._get_versioned(key)[1]
-        except FileNotFoundError:
-            found = None
-        if found != version:
-            raise Conflict(f"{self._uri}: {key} was changed by another writer")
-        self._fs.pipe_file(key, data)
-        return hashlib.sha256(data).hexdigest()
+        raise NotImplementedError
 
     def rename(self, source: str, target: str) -> None:
         """Copy on the server, then delete."""
@@ -272,15 +238,8 @@ class ObjectStorage:
             raise
         return True
 
-    def _delete_if(self, key: str, version: str) -> None:  # noqa: ARG002  # the stores' own need it
-        raise StorageError(
-            f"{self._uri}: {key} is not removed: this kind of store has no deletion that is"
-            " conditional on a version"
-        )
-
-    def tag_if(self, path: str, version: str, tag: str) -> bool:  # noqa: ARG002  # the stores' own need it
-        """Refuse: this kind of store has no tags."""
-        raise StorageError(f"{self._uri}/{path}: this kind of store has no tags")
+    def _delete_if(self, key: str, version: str) -> None:
+        raise NotImplementedError
 
     def delete_tree(self, prefix: str) -> int:
         """List below ``prefix/`` and delete what is found, several at a time.
@@ -328,12 +287,10 @@ def modified_of(info: Mapping[str, Any]) -> float:
     Google Cloud Storage makes an object anew when its content changes; ``updated`` also changes
     with its metadata, such as the ``customTime`` of `Storage.tag_if`.
     """
-    for key in ("timeCreated", "mtime", "LastModified", "last_modified", "updated", "created"):
+    for key in ("timeCreated", "LastModified", "last_modified"):
         value = info.get(key)
         if isinstance(value, dt.datetime):
             return value.timestamp()
-        if isinstance(value, int | float):
-            return float(value)
         if isinstance(value, str):
             return dt.datetime.fromisoformat(value).timestamp()
     return 0.0

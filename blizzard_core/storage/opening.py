@@ -13,7 +13,7 @@ import threading
 from collections.abc import Mapping
 from functools import partial
 from pathlib import Path
-from typing import Any, TypeVar, cast
+from typing import Any, TypeVar
 from urllib.parse import urlsplit
 from weakref import WeakValueDictionary
 
@@ -28,7 +28,7 @@ from blizzard_core.storage.environment import (
     is_emulator,
 )
 from blizzard_core.storage.local import LocalStorage
-from blizzard_core.storage.objects import FileSystem, ObjectStorage, Patience, bucket_root
+from blizzard_core.storage.objects import Patience, bucket_root
 from blizzard_core.storage.protocol import Storage, StorageOptions
 from blizzard_core.text import shortened
 
@@ -59,7 +59,7 @@ def _frozen(value: Any) -> Any:
     return value
 
 
-SCHEMES = frozenset({"", "file", "memory"}) | S3_SCHEMES | GCS_SCHEMES | AZURE_SCHEMES
+SCHEMES = frozenset({"", "file"}) | S3_SCHEMES | GCS_SCHEMES | AZURE_SCHEMES
 
 # Option name -> path inside the fsspec constructor's arguments.
 _NAMES: dict[frozenset[str], dict[str, tuple[str, ...]]] = {
@@ -166,7 +166,7 @@ def problems_of(uri: str, options: StorageOptions) -> list[str]:
         known = ", ".join(sorted(s for s in SCHEMES if s))
         return [f"unknown scheme {scheme!r}; use a local path or one of {known}"]
     found = [] if scheme else _odd_path(uri)
-    if scheme not in {"", "file", "memory"} and not uri.partition("://")[2].partition("/")[0]:
+    if scheme not in {"", "file"} and not uri.partition("://")[2].partition("/")[0]:
         found.append("names no bucket")
     if scheme == "file" and not _local_path(uri).startswith("/"):
         found.append("has a host; a local path is written /data/raw or file:///data/raw")
@@ -294,9 +294,7 @@ def open_storage(
                 " set AZURE_STORAGE_ACCOUNT_NAME and a key in storage_options"
             ) from None
         return store_azure.AzureStorage(azure, azure_root(root), place, versions=versions)
-    import fsspec  # noqa: PLC0415  # it brings asyncio, and local paths need neither
-
-    return ObjectStorage(cast("FileSystem", fsspec.filesystem(scheme, **arguments)), root, place)
+    raise StorageError(f"{place}: {problems_of(uri, {})[0]}")
 
 
 def _check_key_file(place: str, name: str | None) -> None:

@@ -10,8 +10,7 @@ it is never silently short.
 
 `open_storage` is the one place that picks an implementation: S3 lists with
 ``StartAfter``, GCS with ``startOffset`` and ``endOffset``, Azure and local
-disks directory by directory leaving out those beside the range, any other
-fsspec file system by listing below the root and filtering.
+disks directory by directory leaving out those beside the range.
 """
 
 from __future__ import annotations
@@ -111,13 +110,6 @@ class Storage(Listing, Protocol):
     @property
     def uri(self) -> str:
         """The root as a URI without credentials and without a trailing slash."""
-
-    @property
-    def conditional_writes(self) -> bool:
-        """Return whether `put_if` checks and writes in one step.
-
-        False: a writer in between is lost.
-        """
 
     def stat(self, path: str) -> Entry | None:
         """Return the object at ``path``, or None if there is none."""

@@ -11,7 +11,7 @@ Other servers list in another order than UTF-8 bytes (SeaweedFS: ``a/`` before `
 from __future__ import annotations
 
 import uuid
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping
 from email.utils import parsedate_to_datetime
 from typing import Any, Protocol, TypeVar
 from urllib.parse import urlsplit
@@ -31,7 +31,7 @@ from blizzard_core.storage.objects import (
     bounded,
 )
 from blizzard_core.storage.order import pages_in_order
-from blizzard_core.storage.protocol import Entry, ListingPage, NameTest, Range, ServerFacts
+from blizzard_core.storage.protocol import Entry, ListingPage, ServerFacts
 from blizzard_core.storage.ranges import folder_of
 from blizzard_core.storage.tagging import ObjectVersion, TaggedObjects
 
@@ -127,11 +127,6 @@ class S3Storage(TaggedObjects):
         # Whether it has refused to delete an object of another version.
         self._refuses_deletion = False
 
-    @property
-    def conditional_writes(self) -> bool:
-        """True: ``If-Match`` and ``If-None-Match`` on the PUT."""
-        return True
-
     def server_facts(self) -> ServerFacts:
         """Ask for the bucket's head, whose answer has date and region even if it refuses.
 
@@ -216,9 +211,6 @@ class S3Storage(TaggedObjects):
             return found, answer.get("NextContinuationToken", "") if goes_on else None
 
         return pages_in_order(self.uri, after, until, ask)
-
-    def list_ranges(self, ranges: Sequence[Range], may_be_wanted: NameTest | None = None) -> None:
-        """Return None: a listing begins at any key."""
 
     def _get_versioned(self, key: str) -> tuple[bytes, str]:
         async def fetch() -> tuple[bytes, str]:

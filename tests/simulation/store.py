@@ -103,8 +103,6 @@ class Bucket:
 class Client:
     """A process's `Storage`. ``faults`` are those of the process."""
 
-    conditional_writes = True
-
     def __init__(self, bucket: Bucket, scheduler: Scheduler, faults: Faults) -> None:
         self.bucket = bucket
         self.uri = bucket.uri

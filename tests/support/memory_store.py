@@ -28,7 +28,6 @@ class MemoryStorage:
         self.clock = clock
         # The tags of `tag_if`, each with the object that it was put on.
         self.tags: dict[str, tuple[object, str]] = {}
-        self.conditional_writes = True
         self.page_keys = 3
         # Tests put objects into the dictionary as well, so a version is counted
         # up when the value is another one than when it was last looked at.

@@ -382,7 +382,7 @@ def test_every_request_of_a_store_is_metered() -> None:
     storage = metered(inside, lambda: None)
     names = {name for name in dir(Storage) if not name.startswith("_")}
     alike = {name for name in names if getattr(storage, name) == getattr(inside, name)}
-    assert alike == {"uri", "conditional_writes"}
+    assert alike == {"uri"}
 
 
 def test_a_listing_that_breaks_is_counted_and_passed_on() -> None:

@@ -40,7 +40,6 @@ from blizzard_core.storage import s3 as store_s3
 from blizzard_core.storage.azure import AzureStorage
 from blizzard_core.storage.gcs import GCSStorage
 from blizzard_core.storage.local import LocalStorage
-from blizzard_core.storage.objects import ObjectStorage
 from blizzard_core.storage.opening import open_private, open_source, open_storage
 from blizzard_core.storage.protocol import Storage, order_key
 from blizzard_core.storage.s3 import S3Storage
@@ -52,7 +51,7 @@ from tests.support.gcs_server import GcsServer
 from tests.support.memory_store import MemoryStorage
 from tests.support.s3_server import S3Server
 
-BACKENDS = ["local", "s3", "gcs", "azure", "fsspec-memory", "double"]
+BACKENDS = ["local", "s3", "gcs", "azure", "double"]
 
 AWKWARD = [
     " leading and trailing /x.json",
@@ -143,8 +142,6 @@ def storage(request: pytest.FixtureRequest, tmp_path: Path) -> Iterator[Storage]
             yield open_storage(
                 f"az://{azurite.new_container()}/some/prefix", azurite.options, versions=True
             )
-        case "fsspec-memory":
-            yield open_storage(f"memory://{uuid.uuid4().hex}/prefix", {}, versions=True)
         case _:
             yield MemoryStorage()
 
@@ -160,7 +157,7 @@ def put_all(storage: Storage, paths: Iterable[str]) -> None:
 
 def has_directories(storage: Storage) -> bool:
     """Return whether one name cannot be both an object and a directory."""
-    return isinstance(storage, LocalStorage) or type(storage) is ObjectStorage
+    return isinstance(storage, LocalStorage)
 
 
 def between(paths: Iterable[str], after: str, until: str | None) -> list[str]:
@@ -524,9 +521,6 @@ def test_a_conditional_write_does_not_restore_a_deleted_object(storage: Storage)
 
 
 def test_of_writers_at_the_same_time_one_wins_each_round(storage: Storage) -> None:
-    if not storage.conditional_writes:
-        assert isinstance(storage, ObjectStorage)  # fsspec's lowest common denominator
-        return
     version = storage.put_if("state/a.json", b"start", None)
 
     def write(text: str, known: str) -> str | None:

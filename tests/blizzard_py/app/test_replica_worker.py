@@ -22,7 +22,7 @@ from blizzard_core.notifications.inbox import HintInbox
 from blizzard_core.observability.health import ready
 from blizzard_core.settings.load import load_config
 from blizzard_core.storage.opening import open_storage
-from blizzard_core.storage.protocol import Storage, listed
+from blizzard_core.storage.protocol import listed
 from blizzard_py.__main__ import main
 from blizzard_py.app import daemon, inspection
 from blizzard_py.app.doctor import stores_of
@@ -474,18 +474,3 @@ def test_options_that_contradict_replicas_are_refused(
     check_replicas(config)
     with pytest.raises(ConfigError, match=said):
         check_replicas(config, **{option: True})
-
-
-def test_store_without_conditional_writes_is_refused(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    config = shared(Scenario(tmp_path, str(tmp_path / "place")))
-
-    def opened(uri: str, options: Any) -> Storage:
-        found = open_storage(uri, options)
-        monkeypatch.setattr(type(found), "conditional_writes", False)
-        return found
-
-    monkeypatch.setattr("blizzard_py.app.replicas.open_storage", opened)
-    with pytest.raises(ConfigError, match=r"sink\.table_uri.*no conditional writes"):
-        check_replicas(config)

@@ -637,19 +637,6 @@ def test_init_tells_what_it_cannot_use(tmp_path: Path) -> None:
 # -- validate --------------------------------------------------------------------
 
 
-def test_validate_says_where_fencing_is_weaker(tmp_path: Path) -> None:
-    config = tmp_path / "c.yaml"
-    config.write_text(yaml.safe_dump({"tables": {"t": {"table_uri": "memory://b/t"}}}))
-    done = invoke("validate", str(config), program=penguin)
-    assert done.exit_code == 0
-    assert "no conditional writes" in done.stderr
-    scenario = Scenario(tmp_path, str(tmp_path))
-    assert invoke("validate", str(scenario.config)).stderr == ""
-    scenario.document["pipelines"]["events"]["sink"]["table_uri"] = "memory://lake/events"
-    scenario.write_config()
-    assert "make sure that only one runs" in invoke("validate", str(scenario.config)).stderr
-
-
 def test_validate_says_what_of_an_s3_server_only_a_start_tries(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:

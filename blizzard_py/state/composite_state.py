@@ -19,13 +19,16 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterable
 from dataclasses import replace
+from typing import TypeVar
 
 from blizzard_core.storage.protocol import Entry
-from blizzard_py.job import FinishedFile, StagedBadRecords
+from blizzard_py.job import FinishedFile, JobFile, StagedBadRecords
 from blizzard_py.state.batch import Batch
 from blizzard_py.state.journal_tally import JournalTally
 from blizzard_py.state.source_state import CommitPoint, ProcessedNames, SourceState
 from blizzard_py.state.stream_state import SourceStream, StreamState
+
+F = TypeVar("F", Entry, FinishedFile, JobFile)
 
 _COLON = ":"
 
@@ -122,19 +125,14 @@ def part_of(batch: Batch, name: str, *, is_first: bool) -> Batch | None:
 
 def qualify_batch(batch: Batch, name: str) -> Batch:
     """Return a batch of one source with qualified paths."""
-    return replace(batch, files=tuple(qualify_entries(batch.files, name))).with_results(
-        finished=tuple(qualify_outcomes(batch.results.finished, name)),
+    return replace(batch, files=tuple(qualify_all(batch.files, name))).with_results(
+        finished=tuple(qualify_all(batch.results.finished, name)),
         letters=tuple(qualify_letters(batch.results.letters, name)),
     )
 
 
-def qualify_entries(entries: Iterable[Entry], name: str) -> list[Entry]:
-    """Return listed files of one source with qualified paths."""
-    return [replace(entry, path=qualify_path(name, entry.path)) for entry in entries]
-
-
-def qualify_outcomes(files: Iterable[FinishedFile], name: str) -> list[FinishedFile]:
-    """Return outcomes of one source with qualified paths."""
+def qualify_all(files: Iterable[F], name: str) -> list[F]:
+    """Return files of one source with qualified paths."""
     return [replace(file, path=qualify_path(name, file.path)) for file in files]
 
 

@@ -16,8 +16,8 @@ from blizzard_core.storage.protocol import join
 from blizzard_py.job import IngestJob, IngestResult
 from blizzard_py.sources.context import SourceContext
 from blizzard_py.state.composite_state import (
+    qualify_all,
     qualify_letters,
-    qualify_outcomes,
     qualify_path,
     split_path,
 )
@@ -65,7 +65,7 @@ def join_reports(results: Mapping[str, IngestResult]) -> IngestResult:
     found = list(results.items())
     return IngestResult(
         tuple(output for _, each in found for output in each.outputs),
-        tuple(file for name, each in found for file in qualify_outcomes(each.files, name)),
+        tuple(file for name, each in found for file in qualify_all(each.files, name)),
         sum(each.tasks for _, each in found),
         tuple(one for name, each in found for one in qualify_letters(each.letters, name)),
         sum(each.rows_dropped for _, each in found),

@@ -12,7 +12,7 @@ from dataclasses import dataclass, replace
 from blizzard_core.storage.protocol import Entry, order_key
 from blizzard_core.watermark.closed_partitions import raise_floors
 from blizzard_core.watermark.paths import split
-from blizzard_core.watermark.progress import Lowest, Progress, ScanTimes, mark_done
+from blizzard_core.watermark.progress import Lowest, Progress, ScanTimes, lowest_of, mark_done
 from blizzard_core.watermark.progress import expire_grace as settled_progress
 from blizzard_py.sources.meter import BatchLimits, next_count
 from blizzard_py.sources.protocol import PlainWork
@@ -21,16 +21,6 @@ from blizzard_py.state.record_names import is_of_records
 from blizzard_py.state.retries import retries_after
 from blizzard_py.state.source_state import PendingWork, Retry, SourceState
 from blizzard_py.state.transitions import done_of, is_below_origin
-
-
-def _lowest_names(paths: Iterable[str], depth: int | None) -> dict[str, bytes]:
-    """Return the lowest name of each partition, as a key."""
-    found: dict[str, bytes] = {}
-    for path in paths:
-        partition, name = split(path, depth or 0)
-        key = order_key(name)
-        found[partition] = min(found.get(partition, key), key)
-    return found
 
 
 class FileWork(PlainWork):
@@ -51,7 +41,7 @@ class FileWork(PlainWork):
             self._places.setdefault(partition, []).append(place)
         for places in self._places.values():
             places.reverse()
-        self._lowest_waiting = _lowest_names(waiting, depth)
+        self._lowest_waiting = lowest_of(waiting, depth)
 
     def lowest(self, partition: str) -> bytes | None:
         """Return the lowest pending name of the partition; see `Lowest`."""
@@ -139,7 +129,7 @@ def hold_all(_partition: str) -> bytes:
 
 def with_waiting(paths: Iterable[str], depth: int | None, lowest: Lowest) -> Lowest:
     """Return ``lowest`` extended by these waiting paths."""
-    more = _lowest_names(paths, depth)
+    more = lowest_of(paths, depth)
 
     def combined(partition: str) -> bytes | None:
         keys = [key for key in (lowest(partition), more.get(partition)) if key is not None]

@@ -46,10 +46,8 @@ from blizzard_py.state.checkpoint_file import check_identity, with_journal_names
 from blizzard_py.state.composite_state import (
     of_source,
     part_of,
+    qualify_all,
     qualify_batch,
-    qualify_entries,
-    qualify_outcomes,
-    qualify_path,
     split_path,
     with_source,
 )
@@ -73,7 +71,7 @@ class CompositeWork:
     @property
     def files(self) -> Sequence[Entry]:
         """All of them, also those that were taken."""
-        return [e for name, work in self._works.items() for e in qualify_entries(work.files, name)]
+        return [e for name, work in self._works.items() for e in qualify_all(work.files, name)]
 
     @property
     def size(self) -> int:
@@ -86,7 +84,7 @@ class CompositeWork:
             entry
             for name, work in self._works.items()
             if len(work)
-            for entry in qualify_entries(work.take(self._limits[name], bytes_per_sec), name)
+            for entry in qualify_all(work.take(self._limits[name], bytes_per_sec), name)
         )
 
     def work_of(self, name: str) -> FileWork:
@@ -205,8 +203,8 @@ class CompositeFiles:
         lost: list[FinishedFile] = []
         for name, part in self._parts_of(batch):
             placed, missing = self._members[name].job_items(of_source(state, name), part)
-            files += [replace(file, path=qualify_path(name, file.path)) for file in placed]
-            lost += qualify_outcomes(missing, name)
+            files += qualify_all(placed, name)
+            lost += qualify_all(missing, name)
         return files, lost
 
     def reading(
@@ -306,8 +304,8 @@ def _together(found: Mapping[str, SourceScan]) -> SourceScan:
     scans = [each.scanned for each in found.values()]
     more = (scan.until for scan in scans if scan.until is not None)
     return SourceScan(
-        tuple(e for name, each in found.items() for e in qualify_entries(each.files, name)),
-        tuple(e for name, each in found.items() for e in qualify_entries(each.young, name)),
+        tuple(e for name, each in found.items() for e in qualify_all(each.files, name)),
+        tuple(e for name, each in found.items() for e in qualify_all(each.young, name)),
         sum(each.requests for each in found.values()),
         sum(each.keys for each in found.values()),
         ScanTimes(

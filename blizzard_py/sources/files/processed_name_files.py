@@ -19,7 +19,7 @@ from blizzard_py.sources.files.discovery import (
     nothing_scanned,
 )
 from blizzard_py.sources.files.file_names import selection_of
-from blizzard_py.sources.files.hint_pacing import HintedNames, HintedScans
+from blizzard_py.sources.files.hint_pacing import HintedScans
 from blizzard_py.sources.files.source import FileSource, NameLookup
 from blizzard_py.sources.files.story import SetFileStatus
 from blizzard_py.sources.protocol import Backlog, CheckpointServices
@@ -36,21 +36,8 @@ if TYPE_CHECKING:
 
 
 @dataclass(frozen=True, slots=True)
-class KnownBySet:
-    """Polls take whatever is not in the set."""
-
-    names: ProcessedSet
-
-    def finds(self, path: str) -> bool:
-        return bool(self.names.unseen([path]))
-
-    def is_older(self, path: str) -> bool:
-        return not self.finds(path)  # in the set, and in no journal that is left
-
-
-@dataclass(frozen=True, slots=True)
 class NamesInSet:
-    """Names of which each is a part by itself. A `HintedNames`."""
+    """Names of which each is a part by itself. A `HintedNames`, and a `NameLookup`."""
 
     progress: Progress
     names: ProcessedSet
@@ -66,6 +53,12 @@ class NamesInSet:
 
     def still_open(self, paths: Mapping[str, float]) -> dict[str, float]:
         return {path: paths[path] for path in self.names.unseen(list(paths))}
+
+    def finds(self, path: str) -> bool:
+        return bool(self.names.unseen([path]))
+
+    def is_older(self, path: str) -> bool:
+        return not self.finds(path)  # in the set, and in no journal that is left
 
 
 class SetFiles(FileSource):
@@ -113,7 +106,7 @@ class SetFiles(FileSource):
         hinted.scanned(scan, found, state)
         return found
 
-    def _hinted_names(self, state: SourceState) -> HintedNames:
+    def _hinted_names(self, state: SourceState) -> NamesInSet:
         return NamesInSet(state.position.progress, self._names())
 
     def backlog(self, state: SourceState) -> Backlog | None:  # noqa: ARG002  # the seam gives it
@@ -132,7 +125,7 @@ class SetFiles(FileSource):
         return after.with_names(processed=self._tracker.adding(done) or after.names.processed)
 
     def name_lookup(self, state: SourceState, soon: float) -> NameLookup:  # noqa: ARG002  # for kinds that do
-        return KnownBySet(self._names())
+        return self._hinted_names(state)
 
     def clean_up(self) -> None:
         self._tracker.clean_up()

@@ -23,10 +23,9 @@ from blizzard_core import redact
 from blizzard_core.errors import ConfigError
 from blizzard_core.settings.checks import Check, cross_field_problems
 from blizzard_core.settings.checks.places import conflicts
-from blizzard_core.settings.document import Config
+from blizzard_core.settings.document import ADDRESS, Config
 from blizzard_core.settings.formats import FORMATS
 from blizzard_core.settings.merging import KEY_FILE_OPTIONS, load_document
-from blizzard_core.settings.process import ADDRESS
 from blizzard_core.settings.yaml_file import Document, Key
 from blizzard_core.text import did_you_mean
 

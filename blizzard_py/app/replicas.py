@@ -11,8 +11,7 @@ from importlib.metadata import version
 
 from blizzard_core.checkpoint.writer_identity import this_process
 from blizzard_core.errors import ConfigError
-from blizzard_core.settings.document import Config
-from blizzard_core.settings.process import ReplicaSettings
+from blizzard_core.settings.document import Config, ReplicaSettings
 from blizzard_core.storage.opening import open_storage
 from blizzard_py import metrics
 from blizzard_py.app.replica_worker import REASONS, ReplicaWorker

@@ -21,7 +21,7 @@ from blizzard_core.observability.address import WebAddress
 from blizzard_core.signals import INTERRUPTED
 
 if TYPE_CHECKING:
-    from blizzard_core.settings.process import MetricsSettings
+    from blizzard_core.settings.document import MetricsSettings
 
 # Pages without `metrics` in the configuration; another free port if one is taken.
 _HOST = "127.0.0.1"

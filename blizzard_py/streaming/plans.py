@@ -17,8 +17,8 @@ from pyspark.sql.pandas.types import from_arrow_schema
 from pyspark.sql.types import StructField, StructType, TimestampType
 
 from blizzard_core.errors import ConfigError, EngineError
+from blizzard_core.settings.document import SESSION_ZONE
 from blizzard_core.settings.event_time import OURS, Branch, EventTimeSettings
-from blizzard_core.settings.process import SESSION_ZONE
 from blizzard_py.engines.spark.failures import FAILURES, reason_of
 from blizzard_py.engines.spark.transform import records, transformed
 from blizzard_py.engines.spark.transform_guard import spark_message

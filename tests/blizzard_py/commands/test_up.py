@@ -17,7 +17,7 @@ from typing import Any
 import pytest
 from click.testing import CliRunner
 
-from blizzard_core.settings.process import MetricsSettings
+from blizzard_core.settings.document import MetricsSettings
 from blizzard_core.signals import INTERRUPTED
 from blizzard_py.__main__ import main
 from blizzard_py.commands.up import page_addresses, supervise

@@ -10,7 +10,7 @@ from typing import Any, TypeAlias
 import pytest
 
 from blizzard_core.errors import ConfigError, StateError
-from blizzard_core.settings.process import SESSION_ZONE, SparkSettings
+from blizzard_core.settings.document import SESSION_ZONE, SparkSettings
 from blizzard_py.app.inspection import plan
 from blizzard_py.engines.spark.engine import SparkEngine
 from blizzard_py.engines.spark.masters import settings

@@ -99,7 +99,16 @@ class LakeConnectionSettings(WithBackward):
     )
     """Options of the store."""
     options: Options = Field(default_factory=dict, repr=False, examples=[{"warehouse": "main"}])
-    """Catalog properties for iceberg, `delimiter` for csv; see `format` of a source."""
+    """Catalog properties, for iceberg."""
+
+    @model_validator(mode="after")
+    def _options_are_used(self) -> Self:
+        if self.options and self.driver != "iceberg":
+            raise ValueError(
+                f"options: not used by driver {self.driver}; leave it out, and give options of"
+                " files in format of the source"
+            )
+        return self
 
     source_kind: ClassVar[str] = "table"
     has_queries: ClassVar[bool] = False

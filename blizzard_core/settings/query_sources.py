@@ -15,14 +15,13 @@ from pydantic import (
     ConfigDict,
     Field,
     TypeAdapter,
-    ValidationError,
     field_validator,
     model_validator,
 )
 
 from blizzard_core.settings.base import MINUTE, Name, Seconds, Settings
 from blizzard_core.settings.connections import BoundKind, ConnectionSettings, WithBackward
-from blizzard_core.settings.formats import CsvOptions, FormatSettings, ParquetOptions
+from blizzard_core.settings.formats import FormatSettings, ParquetOptions
 from blizzard_core.settings.schema import FieldSettings
 from blizzard_core.settings.sources import CommonSource
 from blizzard_core.settings.units import UnitSettings
@@ -249,36 +248,16 @@ class TableSourceSettings(QuerySource):
                 else f"is for files of a folder, not for driver {driver}; leave it out",
             )
             return
-        try:
-            form = self.files_of(connection)
-        except ValidationError as error:
-            problem = error.errors(include_url=False)[0]
-            reason = problem["msg"].removeprefix("Value error, ")
-            yield "format", f"{problem['loc'][-1]}: {reason}"
-            return
-        if isinstance(form, ParquetOptions) and form.row_groups == "copy":
+        if self.format is None and driver == "xml":
+            yield "format", "is required with driver xml: give its type and row_tag"
+        if isinstance(self.format, ParquetOptions) and self.format.row_groups == "copy":
             yield (
                 "format.row_groups",
                 "copy is for sources of kind files, since a table's rows are chosen by value",
             )
-        delimiter = connection.options.get("delimiter")
-        if isinstance(form, CsvOptions) and delimiter not in {None, form.delimiter}:
-            other = f"options.delimiter of connection {self.connection!r} is {delimiter!r}"
-            yield (
-                "format.delimiter",
-                f"is {form.delimiter!r}, and {other}; leave one of them out",
-            )
 
     def files_of(self, connection: ConnectionSettings) -> FormatSettings | None:
-        """Return the format of the files, if the connection reads files of a folder.
-
-        Raises `ValidationError` for a format without options that it needs.
-        """
+        """Return the format of the files, if the connection reads files of a folder."""
         if not connection.formats:
             return None
-        form = self.format or _FORMATS.validate_python({"type": connection.formats[0]})
-        if isinstance(form, CsvOptions) and form.delimiter is None:
-            given = {**form.model_dump(exclude_unset=True), "type": "csv"}
-            delimiter = connection.options.get("delimiter", ",")
-            return CsvOptions.model_validate({**given, "delimiter": delimiter})
-        return form
+        return self.format or _FORMATS.validate_python({"type": connection.formats[0]})

@@ -101,6 +101,7 @@ def test_commented_keys_of_the_example_are_valid() -> None:
             lines.append(text)
     document = yaml.safe_load("\n".join(lines).replace("${BUCKET:-", "").replace("}/", "/"))
     assert [*jsonschema.Draft202012Validator(config_schema()).iter_errors(document)] == []
+    document["connections"]["lake"]["driver"] = "iceberg"  # the one with options
     for source in document["pipelines"]["events"]["sources"].values():
         if "notifications" in source:  # instead of a budget, and of a queue with a token
             NotificationSettings.model_validate({**source.pop("notifications"), "token": None})

@@ -30,11 +30,9 @@ START = dt.datetime(2026, 5, 4, 12, tzinfo=UTC)
 FORMS = ("csv", "json")
 
 
-def access_to(
-    driver: str, uri: Path | str, options: Any = None, form: Any = None, **more: Any
-) -> Access:
+def access_to(driver: str, uri: Path | str, form: Any = None, **more: Any) -> Access:
     """Return the access that the settings of a connection and a source give."""
-    block = {"driver": driver, "uri": str(uri), "options": options or {}, **more}
+    block = {"driver": driver, "uri": str(uri), **more}
     source = {"kind": "table", "connection": "c", "table": "t", "snapshot": True, "format": form}
     settings = LakeConnectionSettings.model_validate(block)
     return TableQueries().access(settings, TableSourceSettings.model_validate(source))
@@ -45,9 +43,13 @@ def field(name: str, kind: Any, **more: Any) -> FieldSpec:
 
 
 def poller(
-    form: str, folder: Path, columns: tuple[str, ...] = ("at",), fields: Any = (ID, AT), **more: Any
+    driver: str,
+    folder: Path,
+    columns: tuple[str, ...] = ("at",),
+    fields: Any = (ID, AT),
+    **more: Any,
 ) -> Poller:
-    access = access_to(form, folder, more.pop("options", None), **more)
+    access = access_to(driver, folder, **more)
     selection = ReadSelection(columns=columns, fields=tuple(fields))
     connection = scanned.connect(access, selection)
     return Poller(lambda: connection, scanned.read, access, "rows", columns, tuple(fields))

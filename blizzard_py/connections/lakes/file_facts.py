@@ -111,8 +111,8 @@ def null_remarks(empty: Sequence[str], some: Sequence[str], columns: str) -> lis
         found.append(
             f"{counted(len(empty), 'file')} without any value of {columns}, such as {empty[-1]}."
             " Rows without a value are read with the first window and never after it. Correct the"
-            " file's header or keys (only CSV ignores case and outer blanks of names), or the"
-            " option delimiter. If its values are then below the watermark, run a backfill"
+            " file's header or keys (only CSV ignores case and outer blanks of names), or"
+            " format.delimiter. If its values are then below the watermark, run a backfill"
         )
     if some:
         found.append(

@@ -17,8 +17,6 @@ from blizzard_core.settings.connections import (
     LakeConnectionSettings,
     LakeDriver,
 )
-from blizzard_core.settings.formats import CsvOptions
-from blizzard_core.settings.query_sources import TableSourceSettings
 from blizzard_core.settings.sources import SourceSettings
 from tests.support.settings_documents import cases, is_reported, load, problems, with_changes
 
@@ -172,28 +170,27 @@ def test_incompatible_settings_are_reported_with_a_line(
 @pytest.mark.parametrize(
     ("document", "place", "said"),
     [
-        (lake("parquet", format="csv"), "format", "no files of the format csv; use parquet"),
-        (lake("delta", format="parquet"), "format", "not for driver delta; leave it out"),
+        (
+            lake("parquet", format="csv"),
+            "versions.format",
+            "no files of the format csv; use parquet",
+        ),
+        (lake("delta", format="parquet"), "versions.format", "not for driver delta; leave it out"),
         (
             lake("parquet", format={"type": "parquet", "row_groups": "copy"}),
-            "format.row_groups",
+            "versions.format.row_groups",
             "copy is for sources of kind files",
         ),
-        (lake("csv", format="excel"), "format", "no files of the format excel; use csv"),
-        (lake("json", format="csv"), "format", "use ndjson or json"),
-        (lake("xml"), "format", "row_tag: Field required"),
-        (lake("csv", {"delimiter": ";;"}), "format", "delimiter: must be one character"),
-        (
-            lake("csv", {"delimiter": ";"}, format={"type": "csv", "delimiter": "|"}),
-            "format.delimiter",
-            "is '|', and options.delimiter of connection 'lake' is ';'; leave one of them out",
-        ),
+        (lake("csv", format="excel"), "versions.format", "no files of the format excel; use csv"),
+        (lake("json", format="csv"), "versions.format", "use ndjson or json"),
+        (lake("xml"), "versions.format", "is required with driver xml"),
+        (lake("csv", {"delimiter": ";"}), "lake", "options: not used by driver csv"),
     ],
 )
 def test_a_format_that_its_driver_lacks_is_reported(
     tmp_path: Path, document: Any, place: str, said: str
 ) -> None:
-    assert is_reported(problems(tmp_path, document), said, f"versions.{place}")
+    assert is_reported(problems(tmp_path, document), said, place)
 
 
 def typed(column: str, field: dict[str, Any]) -> dict[str, Any]:
@@ -294,24 +291,3 @@ def test_every_database_driver_has_read_bounds(driver: DatabaseDriver) -> None:
 @pytest.mark.parametrize("driver", get_args(LakeDriver))
 def test_every_lake_driver_has_read_bounds(driver: LakeDriver) -> None:
     assert LakeConnectionSettings(driver=driver, uri="x").bounds
-
-
-@pytest.mark.parametrize(
-    ("options", "form", "delimiter"),
-    [
-        ({}, None, ","),
-        ({"delimiter": ";"}, None, ";"),
-        ({"delimiter": ";"}, "csv", ";"),
-        ({}, {"type": "csv", "delimiter": "|"}, "|"),
-        ({"delimiter": "|"}, {"type": "csv", "delimiter": "|"}, "|"),
-    ],
-)
-def test_delimiter_of_a_csv_table(
-    tmp_path: Path, options: dict[str, str], form: Any, delimiter: str
-) -> None:
-    config = load(tmp_path, lake("csv", options, format=form))
-    source = config.pipelines["orders"].query_sources["versions"]
-    assert isinstance(source, TableSourceSettings)
-    found = source.files_of(config.connections["lake"])
-    assert isinstance(found, CsvOptions)
-    assert found.delimiter == delimiter

@@ -44,7 +44,8 @@ def read(folder: Path, *fields: FieldSpec) -> tuple[list[tuple[Any, ...]], list[
 def test_names_match_but_for_case_and_blanks(
     tmp_path: Path, header: str, delimiter: str, bom: str
 ) -> None:
-    source = poller("csv", tmp_path, fields=(ID, AT, V), options={"delimiter": delimiter})
+    form = {"type": "csv", "delimiter": delimiter}
+    source = poller("csv", tmp_path, fields=(ID, AT, V), form=form)
     names = [name.strip(' \t"').lower() for name in header.split(delimiter)]
     rows = {"id": "7", "at": at(1), "v": "x"}
     line = delimiter.join(rows[name] for name in names)

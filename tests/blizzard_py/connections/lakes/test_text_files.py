@@ -333,7 +333,10 @@ def test_dialects_of_csv(tmp_path: Path) -> None:
         b"2;" + at(2).encode() + b";\r\n3;" + at(3).encode() + b';""\r\n'
     )
     source = poller(
-        "csv", tmp_path, fields=(ID, AT, field("v;w", "string")), options={"delimiter": ";"}
+        "csv",
+        tmp_path,
+        fields=(ID, AT, field("v;w", "string")),
+        form={"type": "csv", "delimiter": ";"},
     )
     found = {row["id"]: row["v;w"] for row in source.poll()}
     assert found == {"1": 'line\nbreak; "quoted"', "2": None, "3": ""}

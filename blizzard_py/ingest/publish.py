@@ -26,7 +26,8 @@ from __future__ import annotations
 
 import re
 import uuid
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import suppress
 from dataclasses import dataclass
 from typing import TypeVar
 
@@ -53,16 +54,19 @@ def staging_of(source_id: str, epoch: int, batch: str) -> str:
 def clear_older(storage: Storage, source_id: str, epoch: int) -> None:
     """Remove what was staged in epochs before this one."""
     root = StatePaths(source_id).staging
-    older: dict[str, None] = {}
-    try:
+    found = files_of_older(storage, root, epoch)
+    for folder in {path[len(root) + 1 :].partition("/")[0] for path in found}:
+        storage.delete_tree(join(root, folder))
+
+
+def files_of_older(storage: Storage, root: str, epoch: int) -> Iterator[str]:
+    """Yield the files in the folders below ``root`` of epochs before this one."""
+    with suppress(NotFound):  # a local table that nothing was written to yet
         for page in storage.list_range(f"{root}/", f"{root}0"):  # "0" follows "/"
             for entry in page.entries:
-                older[entry.path[len(root) + 1 :].partition("/")[0]] = None
-    except NotFound:  # a local table that nothing was written to yet
-        return
-    for folder in older:
-        if _EPOCH.fullmatch(folder) and int(folder) < epoch:
-            storage.delete_tree(join(root, folder))
+                folder = entry.path[len(root) + 1 :].partition("/")[0]
+                if _EPOCH.fullmatch(folder) and int(folder) < epoch:
+                    yield entry.path
 
 
 class OutputIdGenerator:

@@ -229,7 +229,8 @@ class StreamQuery:
             # Tasks add it: in the query it would be different code to compile for each batch.
             same = {EMITTED_BATCH: number} if self._definition.emitted_batch else {}
             with attach_secrets(self.root.sparkContext, job) as bare:
-                write = functools.partial(write_emitted, self._stage_of(bare), same)
+                stage = SqlStage(bare.without_items, self.schema, frozenset())
+                write = functools.partial(write_emitted, stage, same)
                 rows = reports(frame, write).collect()
             found = [TaskReport.from_json(row["result"]) for row in rows]
             with self._lock:
@@ -240,9 +241,6 @@ class StreamQuery:
             with self._lock:
                 self._error = error
             raise RuntimeError("the batch's rows could not be written") from None
-
-    def _stage_of(self, job: IngestJob) -> SqlStage:
-        return SqlStage(job.without_items, self.schema, frozenset())
 
     def _check(self) -> None:
         """Raise if the query did not finish its work."""

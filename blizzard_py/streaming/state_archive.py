@@ -18,7 +18,6 @@ import contextlib
 import hashlib
 import io
 import os
-import re
 import shutil
 import tarfile
 import tempfile
@@ -31,12 +30,12 @@ from typing import BinaryIO, Self
 from blizzard_core.errors import NotFound, StateError
 from blizzard_core.storage.failures import wrap_error
 from blizzard_core.storage.protocol import Storage, join
+from blizzard_py.ingest.publish import files_of_older
 from blizzard_py.state.stream_state import Packed
 
 ALONE_BYTES = 1 << 20
 
 _TAR = ".tar"
-_EPOCH = re.compile(r"\d{8}")
 # The parts of a state store's snapshot. They appear before the archive that names them.
 _MEMBERS = frozenset({"SSTs", "logs"})
 _MEMORY_BYTES = 4 << 20
@@ -105,7 +104,7 @@ class StateArchive:
                     raise self._lost(name, path)
         return WorkingCopy(root, dict(_files(root)))
 
-    def drop(self, objects: Iterator[str] | frozenset[str]) -> None:
+    def drop(self, objects: frozenset[str]) -> None:
         """Remove objects that no manifest names any more."""
         for name in objects:
             self._storage.delete(name)
@@ -115,15 +114,7 @@ class StateArchive:
 
         Their writers cannot commit any more, and a replaced writer knows only older epochs.
         """
-        doomed: list[str] = []
-        with contextlib.suppress(NotFound):  # a local table without any file yet
-            for page in self._storage.list_range(f"{self._folder}/", f"{self._folder}0"):
-                for entry in page.entries:
-                    written = entry.path[len(self._folder) + 1 :].partition("/")[0]
-                    older = _EPOCH.fullmatch(written) is not None and int(written) < epoch
-                    if older and entry.path not in named:
-                        doomed.append(entry.path)
-        self.drop(frozenset(doomed))
+        self.drop(frozenset(files_of_older(self._storage, self._folder, epoch)) - named)
 
     def _put(self, tar: _Tar, file: Path, path: str, place: str, number: int) -> Packed:
         size = file.stat().st_size

@@ -4,8 +4,7 @@ from __future__ import annotations
 
 import io
 import json
-from collections.abc import Iterator, Sequence
-from dataclasses import dataclass, field
+from collections.abc import Sequence
 from typing import Any
 
 import fastavro
@@ -14,8 +13,8 @@ from blizzard_core.settings.format_options import AvroOptions
 from blizzard_py.formats.names import format_of
 from blizzard_py.formats.protocol import Parsed
 from blizzard_py.job import FieldSpec, RowSchema
-from blizzard_py.lines.expansion import Expansion
 from blizzard_py.lines.framing import Piece
+from tests.support.memory_file import MemoryFile
 
 AVRO = AvroOptions(type="avro")
 SYNC = b"S" * 16
@@ -47,27 +46,6 @@ def container(schema: Any, blocks: Sequence[tuple[int, bytes]], codec: bytes = b
     for count, data in blocks:
         out += varint(count) + varint(len(data)) + data + SYNC
     return out
-
-
-@dataclass
-class MemoryFile:
-    """A source file in memory, read in blocks of a size."""
-
-    data: bytes
-    block: int = 1 << 20
-    path: str = "a.avro"
-    expansion: Expansion = field(default_factory=lambda: Expansion(1, 1))
-
-    @property
-    def size(self) -> int:
-        return len(self.data)
-
-    def blocks(self) -> Iterator[bytes]:
-        for at in range(0, len(self.data), self.block):
-            yield self.data[at : at + self.block]
-
-    def count_unpacked(self, size: int) -> None:
-        pass
 
 
 def parsed_of(

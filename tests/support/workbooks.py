@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import io
 import zipfile
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
@@ -15,10 +15,10 @@ from blizzard_core.settings.formats import ExcelOptions
 from blizzard_py.formats.names import format_of
 from blizzard_py.formats.protocol import Parsed
 from blizzard_py.job import FieldSpec, RowSchema
-from blizzard_py.lines.expansion import Expansion
 from blizzard_py.lines.failure import FileFailed
 from blizzard_py.lines.framing import Piece, RefusedRecord
 from tests.support.ingest_job_harness import specs
+from tests.support.memory_file import MemoryFile
 
 SHEET = "xl/worksheets/sheet1.xml"
 MAIN = "http://schemas.openxmlformats.org/spreadsheetml/2006/main"
@@ -119,30 +119,6 @@ def row(*cells: str, number: int | None = None) -> str:
 def named(*names: str) -> str:
     """Return a header."""
     return row(*map(inline, names))
-
-
-@dataclass
-class MemoryFile:
-    """A workbook in memory, with the limit of a real task."""
-
-    data: bytes
-    path: str = "a.xlsx"
-    expansion: Expansion = field(default_factory=lambda: Expansion(1 << 20, 256))
-    reads: int = 0
-
-    @property
-    def size(self) -> int:
-        return len(self.data)
-
-    def blocks(self) -> Iterator[bytes]:
-        yield self.data
-
-    def read_range(self, start: int, end: int) -> bytes:
-        self.reads += 1
-        return self.data[start:end]
-
-    def count_unpacked(self, size: int) -> None:
-        self.expansion.add(size)
 
 
 def options(**given: Any) -> ExcelOptions:

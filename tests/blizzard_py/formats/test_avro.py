@@ -37,8 +37,9 @@ from blizzard_py.formats.protocol import BadLine, Parsed
 from blizzard_py.job import FieldSpec, FileLimits, RowSchema
 from blizzard_py.lines.failure import FileFailed
 from blizzard_py.lines.framing import Piece, RefusedRecord
-from tests.support.avro_files import AVRO, SYNC, MemoryFile, container, parsed_of, varint, written
+from tests.support.avro_files import AVRO, SYNC, container, parsed_of, varint, written
 from tests.support.ingest_job_harness import IngestJobHarness, by_path, specs
+from tests.support.memory_file import MemoryFile
 
 ID = {"type": "record", "name": "r", "fields": [{"name": "id", "type": "long"}]}
 EVENT = {

@@ -25,8 +25,9 @@ from blizzard_py.formats.protocol import Parsed
 from blizzard_py.job import FieldSpec, RowSchema
 from blizzard_py.lines.failure import FileFailed
 from blizzard_py.lines.framing import Piece
-from tests.support.avro_files import MemoryFile, container, parsed_of, written
+from tests.support.avro_files import container, parsed_of, written
 from tests.support.ingest_job_harness import IngestJobHarness, by_path, specs
+from tests.support.memory_file import MemoryFile
 
 UTC = dt.UTC
 ENUM = {"type": "enum", "name": "E", "symbols": ["a", "b"]}

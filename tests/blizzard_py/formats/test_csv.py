@@ -26,27 +26,11 @@ from blizzard_py.job import FieldSpec, RowSchema
 from blizzard_py.lines.failure import FileFailed
 from blizzard_py.lines.framing import Piece, RefusedRecord
 from tests.support.ingest_job_harness import specs
+from tests.support.memory_file import MemoryFile
 
 FIELDS = specs(a="string", b="int64")
 PIECES = [b"a", b"1", b",", b",", b'"', b'"', b"\n", b"\r\n", b"\r", b" ", b"\xff", "é".encode(),
           b'""', b"x,y\n", b'"q",2\n', b'"m\nn",3\n', b"7,8\n", b"#", b"\\"]  # fmt: skip
-
-
-@dataclass(frozen=True)
-class Bytes:
-    """An `OpenFile` of bytes, in blocks of ``block``."""
-
-    data: bytes
-    block: int = 1 << 20
-    path: str = "x.csv"
-
-    @property
-    def size(self) -> int:
-        return len(self.data)
-
-    def blocks(self) -> Iterator[bytes]:
-        for start in range(0, len(self.data), self.block):
-            yield self.data[start : start + self.block]
 
 
 @dataclass(frozen=True)
@@ -79,7 +63,7 @@ def read(
     rows = schema or RowSchema(fields)
     with pytest.MonkeyPatch.context() as patch:
         patch.setattr("blizzard_py.formats.csv.framing.LEAST_BLOCK", min(block, 1 << 16))
-        items = iter(list(form.pieces(Bytes(data, block, path), rows)))
+        items = iter(list(form.pieces(MemoryFile(data, block, path), rows)))
     return collected(form, items, rows)
 
 
@@ -107,7 +91,7 @@ def collected(form: CsvFormat, items: Iterator[Piece | RefusedRecord], schema: R
 def framed(data: bytes, block: int, target: int, dialect: Dialect) -> Found:
     framing = CsvFraming(dialect, 2, header=False, target=target, limit=1 << 20, least=1)
     form = CsvFormat(options(header=False, escape=dialect.escape.decode()))
-    items = framing.pieces(Bytes(data, block).blocks())
+    items = framing.pieces(MemoryFile(data, block).blocks())
     return collected(form, items, RowSchema(FIELDS))
 
 
@@ -277,7 +261,7 @@ def test_new_columns_get_values_as_they_look() -> None:
     form = CsvFormat(options())
     schema = RowSchema(FIELDS, evolves=True)
     data = b'a,b,c\nx,1,7\n"y\n",2,text\nz,3,007\nw,4,true\nv,5,\n'
-    [piece] = form.pieces(Bytes(data), RowSchema(FIELDS))
+    [piece] = form.pieces(MemoryFile(data), RowSchema(FIELDS))
     assert isinstance(piece, Piece)
     lines = form.decoder(schema, tolerant=True, fast=True).as_lines(piece).split(b"\n")
     assert lines == [
@@ -288,7 +272,7 @@ def test_new_columns_get_values_as_they_look() -> None:
 def test_a_child_process_gives_the_same_as_a_thread() -> None:
     data = b'a,b\nx,1\ny,oops\n"m\nn",3\n\xff,4\n'
     form, schema = CsvFormat(options()), RowSchema(FIELDS)
-    [piece] = form.pieces(Bytes(data), RowSchema(FIELDS))
+    [piece] = form.pieces(MemoryFile(data), RowSchema(FIELDS))
     assert isinstance(piece, Piece)
     with ChildProcess() as children:
         isolated = IsolatedDecoder(children, form, schema, tolerant=True).decode(piece)
@@ -302,7 +286,7 @@ def test_halves_together_give_all_records() -> None:
     data = b"a,b\n" + b"".join(b'"r\n%d",%d\n' % (n, n) for n in range(9))
     form, schema = CsvFormat(options()), RowSchema(FIELDS)
     decoder = form.decoder(schema, tolerant=True, fast=True)
-    [piece] = form.pieces(Bytes(data), RowSchema(FIELDS))
+    [piece] = form.pieces(MemoryFile(data), RowSchema(FIELDS))
     assert isinstance(piece, Piece)
     halves = decoder.halves(piece)
     assert halves is not None
@@ -314,7 +298,7 @@ def test_halves_together_give_all_records() -> None:
 
 def test_without_tolerance_the_first_bad_record_is_raised() -> None:
     form = CsvFormat(options())
-    [piece] = form.pieces(Bytes(b"a,b\nx,1\ny,oops\nz,q\n"), RowSchema(FIELDS))
+    [piece] = form.pieces(MemoryFile(b"a,b\nx,1\ny,oops\nz,q\n"), RowSchema(FIELDS))
     assert isinstance(piece, Piece)
     with pytest.raises(BadLine) as caught:
         form.decoder(RowSchema(FIELDS), tolerant=False, fast=True).decode(piece)
@@ -325,7 +309,7 @@ def test_pieces_have_no_more_values_than_a_chunk(monkeypatch: pytest.MonkeyPatch
     monkeypatch.setattr("blizzard_py.formats.csv.framing.CHUNK_CELLS", 100)
     form = CsvFormat(options())
     data = b"a,b\n" + b"x,1\n" * 50
-    pieces = [p for p in form.pieces(Bytes(data), RowSchema(FIELDS)) if isinstance(p, Piece)]
+    pieces = [p for p in form.pieces(MemoryFile(data), RowSchema(FIELDS)) if isinstance(p, Piece)]
     assert len(pieces) > 5
     assert max(piece.cells for piece in pieces) <= 100
     assert len(read(data).rows) == 50
@@ -348,7 +332,7 @@ def test_a_record_above_the_limit_is_refused_by_its_first_line(
         framing = CsvFraming(dialect, 2, limit=100, target=20, least=1)
         data = b"a,b\n" + before + long + b"\nw,3\n"
         form = CsvFormat(options())
-        found = collected(form, framing.pieces(Bytes(data, block).blocks()), RowSchema(FIELDS))
+        found = collected(form, framing.pieces(MemoryFile(data, block).blocks()), RowSchema(FIELDS))
         line = 2 + before.count(b"\n")
         assert found.bad[0][:2] == (line, 4 + len(before))
         assert raw.startswith(found.bad[0][2])
@@ -378,7 +362,7 @@ def test_record_of_many_lines_is_lexed_once() -> None:
 
 
 def test_carriage_return_at_the_end_of_a_file_is_a_line_end() -> None:
-    [piece] = CsvFormat(options()).pieces(Bytes(b"a,b\nx,1\r"), RowSchema(FIELDS))
+    [piece] = CsvFormat(options()).pieces(MemoryFile(b"a,b\nx,1\r"), RowSchema(FIELDS))
     assert isinstance(piece, Piece)
     assert piece.data == b"x,1\n"
 
@@ -423,7 +407,7 @@ def test_empty_lines_are_no_values_of_a_wide_file() -> None:
     header, row = ",".join(names).encode(), b"," * 4999
     form = CsvFormat(options())
     items = list(
-        form.pieces(Bytes(header + b"\n" + b"\n" * 20_000 + row + b"\n"), RowSchema(FIELDS))
+        form.pieces(MemoryFile(header + b"\n" + b"\n" * 20_000 + row + b"\n"), RowSchema(FIELDS))
     )
     assert sum(item.cells for item in items if isinstance(item, Piece)) == 5000
 
@@ -467,7 +451,7 @@ def test_names_that_no_column_can_have_are_read_under_another() -> None:
     data = b"Order ID,Net (EUR),x y,x_y,,\n1,2,3,4,5,\n"
     schema = RowSchema(specs(Order_ID="int64", Net_EUR="int64", x_y="int64"))
     form = CsvFormat(options())
-    [piece] = form.pieces(Bytes(data), schema)
+    [piece] = form.pieces(MemoryFile(data), schema)
     assert isinstance(piece, Piece)
     decoder = form.decoder(schema, tolerant=True, fast=False)
     assert decoder.decode(piece).table.to_pylist() == [{"Order_ID": 1, "Net_EUR": 2, "x_y": 4}]

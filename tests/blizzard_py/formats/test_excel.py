@@ -22,10 +22,10 @@ from blizzard_py.formats.protocol import BadLine
 from blizzard_py.job import FieldSpec, RowSchema
 from blizzard_py.lines.framing import Piece
 from tests.support.ingest_job_harness import specs
+from tests.support.memory_file import MemoryFile
 from tests.support.workbooks import (
     SHEET,
     STRICT,
-    MemoryFile,
     Written,
     bytes_of,
     failure,

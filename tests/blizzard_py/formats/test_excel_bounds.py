@@ -16,9 +16,9 @@ from blizzard_py.job import RowSchema
 from blizzard_py.lines.expansion import Expansion
 from blizzard_py.lines.failure import FileFailed
 from tests.support.ingest_job_harness import specs
+from tests.support.memory_file import MemoryFile
 from tests.support.workbooks import (
     SHEET,
-    MemoryFile,
     Written,
     failure,
     inline,
@@ -136,7 +136,8 @@ def test_a_bomb_is_stopped_by_the_size_of_the_file() -> None:
 _HOSTILE = """
 import resource, sys
 from pathlib import Path
-from tests.support.workbooks import MemoryFile, options
+from tests.support.memory_file import MemoryFile
+from tests.support.workbooks import options
 from blizzard_py.formats.names import format_of
 from blizzard_py.job import FieldSpec, RowSchema
 from blizzard_py.lines.failure import FileFailed

@@ -27,29 +27,13 @@ from blizzard_py.job import RowSchema
 from blizzard_py.lines.failure import FileFailed
 from blizzard_py.lines.framing import Piece, RefusedRecord
 from tests.support.ingest_job_harness import IngestJobHarness, by_path, specs
+from tests.support.memory_file import MemoryFile
 
 FIELDS = specs(id="int64", s="string", j="json")
 SCHEMA = RowSchema(FIELDS)
 TEXTS = ["x", '"', "\\", '\\"', "a,b", "}{", "][", "é", "\n", "\\\\", "𝄞", "]}", ",", ""]
 SPACES = ["", " ", "\n", "\r\n", "\n  ", "\t", "  \n\n"]
 Row = dict[str, Any]
-
-
-@dataclass
-class Document:
-    """An `OpenFile` of bytes, read in blocks of one size."""
-
-    content: bytes
-    block: int = 1 << 20
-    path: str = "a.json"
-
-    @property
-    def size(self) -> int:
-        return len(self.content)
-
-    def blocks(self) -> Iterator[bytes]:
-        for start in range(0, len(self.content), self.block):
-            yield self.content[start : start + self.block]
 
 
 @dataclass(frozen=True)
@@ -84,7 +68,7 @@ def verdicts(
 ) -> Verdicts:
     form = form or JsonFormat()
     try:
-        items = list(form.pieces(Document(content, block), RowSchema(FIELDS)))
+        items = list(form.pieces(MemoryFile(content, block), RowSchema(FIELDS)))
     except FileFailed as error:
         return Verdicts(failure=f"{error.stage}: {error.reason}")
     return decoded(items, form.decoder(SCHEMA, tolerant=True, fast=fast))
@@ -92,7 +76,7 @@ def verdicts(
 
 def framed(content: bytes, slice_bytes: int, *, fast: bool, limit: int = 1 << 20) -> object:
     """Return the records with their offsets, or the failure."""
-    text = DocumentText(Document(content, 1).blocks(), slice_bytes)
+    text = DocumentText(MemoryFile(content, 1).blocks(), slice_bytes)
     found = []
     try:
         for item in read_records(text, (), "a.json", limit=limit, fast=fast):
@@ -360,7 +344,7 @@ def test_a_record_above_the_limit_is_passed_over() -> None:
     big = b'{"s":"' + b"a" * 400_000 + b'"}'
     for content in (b'[{"id":1},%s,{"id":3}]' % big, b'{"id":1}%s{"id":3}' % big):
         for size in (1000, 2 << 20):
-            text = DocumentText(Document(content, 1000).blocks(), size)
+            text = DocumentText(MemoryFile(content, 1000).blocks(), size)
             first, refused, last = read_records(text, (), "a", limit=300_000)
             assert isinstance(first, Piece)
             assert isinstance(last, Piece)
@@ -394,7 +378,7 @@ def test_pieces_are_cut_by_their_values(monkeypatch: pytest.MonkeyPatch) -> None
 )
 def test_isolated_decoding_gives_the_same(content: bytes) -> None:
     form = JsonFormat()
-    items = list(form.pieces(Document(content), RowSchema(FIELDS)))
+    items = list(form.pieces(MemoryFile(content), RowSchema(FIELDS)))
     expected = decoded(items, form.decoder(SCHEMA, tolerant=True, fast=True))
     decoder = form.decoder(SCHEMA, tolerant=True, fast=False)
     with ChildProcess() as nursery:

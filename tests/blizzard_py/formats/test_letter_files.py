@@ -40,6 +40,7 @@ from blizzard_py.job import FieldSpec, RowSchema
 from blizzard_py.lines.framing import Piece
 from tests.support import avro_files, workbooks
 from tests.support.ingest_job_harness import IngestJobHarness, by_path, specs
+from tests.support.memory_file import MemoryFile
 
 # The rows of a task without their lines, and its letters as a replay reads them.
 Verdicts = tuple[list[dict[str, Any]], list[DeadLetter]]
@@ -515,7 +516,7 @@ def test_rows_of_wide_structs_come_in_small_pieces() -> None:
     data = json.dumps(["letters", header]).encode() + b"\n" + b'{"id": 1, "c": null}\n' * 10_000
     form = format_of(format_of(options("parquet")).replay_settings())
     before = pa.total_allocated_bytes()
-    pieces = list(form.pieces(avro_files.MemoryFile(data), RowSchema(INT64)))
+    pieces = list(form.pieces(MemoryFile(data), RowSchema(INT64)))
     assert pa.total_allocated_bytes() - before < 4 << 20
     rows = [piece.lines for piece in pieces if isinstance(piece, Piece)]
     assert (sum(rows), max(rows) * 1001 <= 256 << 10) == (10_000, True)

@@ -49,16 +49,18 @@ from blizzard_py.state.source_state import SourceState
 from blizzard_py.state.state_paths import StatePaths
 from blizzard_py.state.stream_query import resume
 from blizzard_py.state.stream_state import StreamState, add_query_batch, moment
-from blizzard_py.streaming.accepted_batch import AcceptedBatch, batch_of, late_letters
 from blizzard_py.streaming.batch_queue import Offer, SourceShare
 from blizzard_py.streaming.decode_job import make_decode_job
 from blizzard_py.streaming.query import wait_for_turn
 from blizzard_py.streaming.query_equivalence import QueryEquivalence
 from blizzard_py.streaming.shared_directory import SharedDirectory, check_not_removed, create_folder
 from blizzard_py.streaming.source_shares import (
+    AcceptedBatch,
+    batch_of,
     idle_in,
     jobs_of,
     join_reports,
+    late_letters,
     missing_columns,
     newest_of,
     sources_after,

@@ -1,4 +1,4 @@
-"""Each source's part of a batch, and the sources that the watermark waits for. Pure.
+"""Each source's part of a batch, and the sources that the watermark waits for; its report. Pure.
 
 With the policy ``min``, a source without files holds the watermark back, possibly for ever. With
 ``idle_after`` it does so only for that long. After that it has a tick in each batch, at the newest
@@ -9,11 +9,13 @@ the begin of the batch, so another attempt at the batch has the same ticks.
 from __future__ import annotations
 
 from collections.abc import Collection, Iterable, Mapping, Sequence
-from dataclasses import replace
+from dataclasses import dataclass, replace
+from typing import TYPE_CHECKING
 
 from blizzard_core.settings.event_time import Branch
 from blizzard_core.storage.protocol import join
-from blizzard_py.job import IngestJob, IngestResult
+from blizzard_py.job import IngestJob, IngestResult, StagedBadRecords
+from blizzard_py.kernels.lateness import Limits
 from blizzard_py.sources.context import SourceContext
 from blizzard_py.state.composite_state import (
     qualify_all,
@@ -21,8 +23,12 @@ from blizzard_py.state.composite_state import (
     qualify_path,
     split_path,
 )
-from blizzard_py.state.stream_state import SourceStream, StreamState
+from blizzard_py.state.event_times import merge_times
+from blizzard_py.state.stream_state import OperatorState, QueryBatch, SourceStream, StreamState
 from blizzard_py.streaming.staged_times import TimeTally
+
+if TYPE_CHECKING:  # Spark is imported with the first batch, as the engine is
+    from blizzard_py.streaming.query import QueryResult
 
 _MILLI, _MICRO = 1000, 1_000_000
 
@@ -155,3 +161,66 @@ def sources_after(
             ahead_rows=own.ahead_rows + one.ahead,
         )
     return after
+
+
+@dataclass(frozen=True, slots=True)
+class AcceptedBatch:
+    """The outcomes of a batch's files, by source: rows, their times, letters of late ones.
+
+    ``present`` are the sources with files in it, and ``idle`` those that are not waited for.
+    """
+
+    accepted: Mapping[str, IngestResult]
+    tallies: Mapping[str, TimeTally]
+    letters: Mapping[str, Sequence[StagedBadRecords]]
+    limits: Limits
+    present: frozenset[str]
+    idle: frozenset[str]
+
+
+def late_letters(found: Mapping[str, Sequence[StagedBadRecords]]) -> Sequence[StagedBadRecords]:
+    """Return the late letters of all sources, with qualified paths if there are several."""
+    if len(found) == 1:
+        return next(iter(found.values()))
+    return [one for name, each in found.items() for one in qualify_letters(each, name)]
+
+
+def operators_of(steps: Sequence[tuple[OperatorState, ...]]) -> tuple[OperatorState, ...]:
+    """Return each operator's state after a batch's micro-batches, and its work in all of them."""
+    return tuple(
+        replace(
+            each[-1],
+            updated_rows=sum(one.updated_rows for one in each),
+            removed_rows=sum(one.removed_rows for one in each),
+            dropped_rows=sum(one.dropped_rows for one in each),
+        )
+        for each in zip(*steps, strict=True)
+    )
+
+
+def batch_of(
+    number: int,
+    accepted: IngestResult,
+    accepted_batch: AcceptedBatch,
+    done: QueryResult,
+    outputs: IngestResult,
+) -> QueryBatch:
+    """Return the history's entry for a batch; ``accepted`` is the joined report of all sources."""
+    found = accepted_batch.tallies.values()
+    operators = operators_of([one.operators for one in done.micro_batches])
+    return QueryBatch(
+        batch=number,
+        files=len(accepted.files),
+        rows=sum(file.rows for file in accepted.files),
+        used_watermark_ms=done.used_ms,
+        watermark_ms=done.watermark_ms,
+        late_rows=sum(one.late for one in found),
+        partly_late_rows=sum(one.partly for one in found),
+        ahead_rows=sum(one.ahead for one in found),
+        dropped_by_spark=sum(one.dropped_rows for one in operators),
+        state_rows=sum(one.state_rows for one in operators),
+        emitted_rows=sum(output.rows for output in outputs.outputs),
+        micro_batches=len(done.micro_batches),
+        times=merge_times(one.times for one in found),
+        operators=operators,
+    )

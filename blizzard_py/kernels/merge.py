@@ -8,7 +8,6 @@ otherwise rewritten. The small files stay in staging, unreported, and are remove
 from __future__ import annotations
 
 import contextlib
-import os
 from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass, replace
 
@@ -104,7 +103,7 @@ def run_merge(task: MergeTask, sink: Storage, attempt_id: int) -> TaskReport:
         can_join = is_joinable(group, job.settings.layout)
         joined = _joined(job, group, names, sink) if can_join else None
         outputs += [joined] if joined else _written_again(job, group, names, sink)
-    return TaskReport(task.index, os.getpid(), tuple(outputs), ())
+    return TaskReport(task.index, tuple(outputs), ())
 
 
 def with_merged(

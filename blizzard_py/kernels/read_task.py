@@ -15,7 +15,6 @@ written rows are discarded. The slices of an item go to separate files.
 
 from __future__ import annotations
 
-import os
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import closing
 from dataclasses import dataclass
@@ -122,7 +121,7 @@ def run_read_task(
 def unread(task: ReadingTask, error: BaseException) -> TaskReport:
     """Return the report of an item that could not be read, and is retried."""
     failed = FinishedFile(task.item, "retry", error=str(error), stage="read")
-    return TaskReport(task.index, os.getpid(), (), (failed,))
+    return TaskReport(task.index, (), (failed,))
 
 
 def _report(
@@ -213,7 +212,6 @@ class _Run:
         letters = self._letters.stage(self._sink, f"{self._stem}.letters.ndjson")
         return TaskReport(
             task=self._task.index,
-            pid=os.getpid(),
             outputs=tuple(sorted(outputs, key=lambda output: output.staged)),
             files=(self._finished(),),
             letters=StagedBadRecords(letters, ((item, self._bad),)) if letters else None,

@@ -25,11 +25,10 @@ from blizzard_py.reading import ReadMarks
 class TaskReport:
     """The report of a task attempt; it counts only if the driver receives it.
 
-    ``files`` has every file of the task in order, ``pid`` is the process that did the work.
+    ``files`` has every file of the task in order.
     """
 
     task: int
-    pid: int
     outputs: tuple[StagedOutput, ...]
     files: tuple[FinishedFile, ...]
     letters: StagedBadRecords | None = None
@@ -47,7 +46,6 @@ class TaskReport:
         letters = data["letters"]
         return cls(
             task=data["task"],
-            pid=data["pid"],
             outputs=tuple(StagedOutput(**item) for item in data["outputs"]),
             files=tuple(FinishedFile(**item) for item in data["files"]),
             letters=letters

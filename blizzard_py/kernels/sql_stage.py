@@ -9,7 +9,6 @@ reported outputs count.
 from __future__ import annotations
 
 import io
-import os
 from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass
 
@@ -99,7 +98,7 @@ def write_rows(
         for batch in batches:
             for where, rows in _by_slice(second, pa.Table.from_batches([batch])):
                 outputs.add(where, rows.select(form.schema.names).cast(form.schema))
-        return TaskReport(index, os.getpid(), tuple(outputs.close()), ())
+        return TaskReport(index, tuple(outputs.close()), ())
     except BaseException:
         outputs.discard()
         raise

@@ -15,7 +15,6 @@ from __future__ import annotations
 
 import functools
 import itertools
-import os
 from collections.abc import Iterable, Iterator, Sequence
 from concurrent.futures import Executor, ThreadPoolExecutor
 from contextlib import closing
@@ -149,7 +148,6 @@ class _Run:
         staged = self._letters.stage(self._sink, self._letters_path)
         return TaskReport(
             task=self._task.index,
-            pid=os.getpid(),
             outputs=tuple(sorted(outputs, key=lambda output: output.staged)),
             files=tuple(self._finished[file.path] for file in self._task.job.files),
             letters=StagedBadRecords(staged, tuple(self._lettered)) if staged else None,

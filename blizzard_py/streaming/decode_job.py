@@ -6,7 +6,6 @@ The first runs before the query and keeps each row's position.
 from __future__ import annotations
 
 import functools
-import os
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import replace
 
@@ -62,4 +61,4 @@ def _run(tasks: Sequence[LatenessTask], numbers: Iterable[int]) -> Iterator[str]
         task = restore_secrets(tasks[number])
         source, sink = storage_of(task.job.settings.source), storage_of(task.job.settings.sink)
         letters = run_lateness_task(task, source, sink, context.taskAttemptId())
-        yield TaskReport(number, os.getpid(), (), (), letters).to_json()
+        yield TaskReport(number, (), (), letters).to_json()

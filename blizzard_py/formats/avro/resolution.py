@@ -64,7 +64,6 @@ class Mismatch(Exception):
 class ResolvedField:
     """A field of the reader's record; ``source`` is its number in the file, None for a default."""
 
-    node: AvroType
     source: int | None
     change: Change
 
@@ -101,7 +100,7 @@ class Resolver:
                 change = _constant(default_array(node, rule.default))
             else:
                 raise Mismatch(path, None, node)
-            found.append(ResolvedField(node, source, change))
+            found.append(ResolvedField(source, change))
         return tuple(found)
 
     def change(self, writer: AvroType, reader: AvroType, where: str) -> Change:

@@ -195,7 +195,7 @@ def test_all_columns_of_a_file_are_reported_in_its_order(tmp_path: Path) -> None
 def test_types_of_tasks_are_reported_once() -> None:
     def report(task: int, *types: FieldSpec | None) -> TaskReport:
         fields = (UnexpectedField("a", "x", types=types),)
-        return TaskReport(task, 1, (), (), unexpected=fields)
+        return TaskReport(task, (), (), unexpected=fields)
 
     [wide], [text] = specs(a="int64"), specs(a="string")
     [found] = merged([report(0, wide), report(1, None), report(2, wide, text)]).unexpected
@@ -203,6 +203,6 @@ def test_types_of_tasks_are_reported_once() -> None:
 
 
 def test_reports_of_tasks_become_one_of_each_field() -> None:
-    one = TaskReport(0, 1, (), (), unexpected=(UnexpectedField("a", "x", ("1",)),))
-    two = TaskReport(1, 1, (), (), unexpected=(UnexpectedField("a", "y", ("1.5",)),))
+    one = TaskReport(0, (), (), unexpected=(UnexpectedField("a", "x", ("1",)),))
+    two = TaskReport(1, (), (), unexpected=(UnexpectedField("a", "y", ("1.5",)),))
     assert merged([two, one]).unexpected == (UnexpectedField("a", "x", ("1", "1.5")),)

@@ -52,3 +52,7 @@ class ThreadPool(ThreadPoolExecutor):
         if self._is_single or len(calls) == 1:
             return iter([fn(*call) for call in calls])
         return super().map(fn, *zip(*calls, strict=True), **options)
+
+
+# For what runs here and now, such as reads of a local disk: a thread takes longer than each.
+INLINE = ThreadPool(1)

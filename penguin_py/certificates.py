@@ -192,7 +192,7 @@ class Certificates(TablePart):
             )
             self._log.warning("completions_ignored", source=name, error=f"{path}: {why}")
             return None
-        # Damaged names, or ones that an older Blizzard let through, must not stop commits.
+        # Damaged names must not stop commits.
         fit = {p: c for p, c in found.partitions.items() if why_unmarkable(p) is None}
         return replace(found, partitions=fit)
 

@@ -21,6 +21,7 @@ from blizzard_core.errors import StateError
 from blizzard_core.handover.quarantine import MISSING, QuarantineRecord
 from blizzard_core.log import get_logger
 from blizzard_core.storage.protocol import Entry, Storage
+from blizzard_core.threads import INLINE
 from blizzard_core.watermark.progress import Progress, mark_idle
 from penguin_py.activity import TableActivity
 from penguin_py.certificates import Certificates
@@ -79,7 +80,7 @@ class TablePipeline(PolledWorker):
         self.calls = None if notify is None else TableCalls(table.uri, notify.token)
         self._is_prepared = False
         self._log = get_logger(table=table.name)
-        self._pool = pool
+        self._pool = pool = INLINE if table.is_local else pool
         accept = accepts(table.advanced.file_pattern)
         context = TableContext(table, storage, log, pool, accept, clock, self.activity)
         self._quarantine = Quarantine(storage, table.state_name)

@@ -12,7 +12,7 @@ from __future__ import annotations
 import threading
 from collections.abc import Callable, Iterable
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Literal, TypeAlias
+from typing import TYPE_CHECKING, Literal, TypeAlias, get_args
 
 from blizzard_core.limits import OPEN_HINTS
 from blizzard_core.notifications.messages import ObjectReference, path_below, place_of
@@ -25,15 +25,7 @@ if TYPE_CHECKING:  # commands that look at a source need no loop
 HintKind: TypeAlias = Literal[
     "fresh", "doubled", "covered", "passed", "ignored", "foreign", "unreadable"
 ]
-HINT_KINDS: tuple[HintKind, ...] = (
-    "fresh",
-    "doubled",
-    "covered",
-    "passed",
-    "ignored",
-    "foreign",
-    "unreadable",
-)
+HINT_KINDS: tuple[HintKind, ...] = get_args(HintKind)
 # Of object stores: in bytes, on Azure in characters.
 _LONGEST_NAME = 1024
 # How often a waiting source checks whether the daemon stops.

@@ -82,7 +82,6 @@ class LocalStorage:
 
     @property
     def uri(self) -> str:
-        """The root's absolute path."""
         return str(self._root)
 
     def list_range(self, after: str, until: str | None) -> Iterator[ListingPage]:
@@ -224,12 +223,10 @@ class LocalStorage:
         return status is None or os.path.samestat(os.lstat(real), status)
 
     def read(self, path: str) -> bytes:
-        """Return the whole file."""
         with self.open_input(path) as stream:
             return stream.read()
 
     def read_range(self, path: str, start: int, end: int) -> bytes:
-        """Return the bytes from ``start`` to ``end`` (exclusive)."""
         # Without a stream around it: thousands of footers are read this way.
         with wrap_errors(self.uri, path):
             descriptor = self._open(path)
@@ -239,7 +236,6 @@ class LocalStorage:
                 os.close(descriptor)
 
     def open_input(self, path: str) -> BinaryIO:
-        """Open the file for reading."""
         with wrap_errors(self.uri, path):
             return os.fdopen(self._open(path), "rb")
 
@@ -354,12 +350,10 @@ class LocalStorage:
                 part.mkdir(mode, exist_ok=True)
 
     def sync(self, path: str) -> None:
-        """Fsync the file."""
         with wrap_errors(self.uri, path), self._at(path).open("rb") as stream:
             os.fsync(stream.fileno())
 
     def delete(self, path: str) -> None:
-        """Remove the file, if it is there."""
         with wrap_errors(self.uri, path):
             self._at(path).unlink(missing_ok=True)
 
@@ -372,5 +366,4 @@ class LocalStorage:
         raise StorageError(f"{self.uri}/{path}: files on a disk have no tags")
 
     def delete_tree(self, prefix: str) -> int:
-        """Remove the directory and all below it."""
         return remove_tree(self, prefix, self._at(prefix))

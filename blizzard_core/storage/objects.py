@@ -95,7 +95,6 @@ class ObjectStorage:
 
     @property
     def uri(self) -> str:
-        """The root URI."""
         return self._uri
 
     def server_facts(self) -> ServerFacts:
@@ -134,7 +133,6 @@ class ObjectStorage:
         return None
 
     def stat(self, path: str) -> Entry | None:
-        """Return size, modification time and version, or None."""
         try:
             info = self._call(path, lambda: self._fs.info(self._key(path)))
         except NotFound:
@@ -159,7 +157,6 @@ class ObjectStorage:
         return tag
 
     def read(self, path: str) -> bytes:
-        """Return the whole object."""
         return self._call(path, lambda: self._fs.cat_file(self._key(path)))
 
     def read_range(self, path: str, start: int, end: int) -> bytes:
@@ -180,7 +177,6 @@ class ObjectStorage:
         self._call(path, lambda: self._fs.pipe_file(self._key(path), data))
 
     def read_versioned(self, path: str) -> tuple[bytes, str]:
-        """Return the whole object and its version, both of the same answer."""
         return self._call(path, lambda: self._get_versioned(self._key(path)))
 
     def put_if(self, path: str, data: bytes, version: str | None) -> str:
@@ -216,14 +212,12 @@ class ObjectStorage:
         """Do nothing: an object that a store acknowledged is durable."""
 
     def delete(self, path: str) -> None:
-        """Remove the object, if it is there."""
         try:
             self._call(path, lambda: self._fs.rm_file(self._key(path)))
         except NotFound:
             return
 
     def delete_if(self, path: str, version: str) -> bool:
-        """Remove the object if it has this version; see `Storage.delete_if`."""
         if not version:
             if self.stat(path) is None:
                 return False

@@ -40,11 +40,9 @@ class StoredBytes(ObjectStorage):
         raise NotImplementedError
 
     def read(self, path: str) -> bytes:
-        """Return the whole object."""
         return self._call(path, lambda: self._get(self._key(path))).data
 
     def read_range(self, path: str, start: int, end: int) -> bytes:
-        """Read a range with one GET."""
         if end <= start:
             return b""
         return self._call(path, lambda: self._get(self._key(path), (start, end))).data

@@ -194,7 +194,7 @@ def _listed(storage: Storage) -> list[str]:
 
 
 def _parse_name(path: str) -> dict[str, str | None]:
-    """Parse a segment's name: its version and, in newer ones, the commit and the table."""
+    """Parse a segment's name: its version, and the commit and the table if it has them."""
     match = _NAME.fullmatch(path.removeprefix(f"{FOLDER}/"))
     return {} if match is None else match.groupdict()
 

@@ -18,6 +18,7 @@ from blizzard_core.errors import BlizzardError
 from blizzard_core.handover.groups import Group, decode_group, group_path
 from blizzard_core.storage.protocol import Storage
 from blizzard_core.table.schema_fit import SchemaMismatch
+from blizzard_core.threads import INLINE
 from penguin_py.delta.output_ids import discard_mark
 from penguin_py.groups.commits import GroupCommit, GroupCommits
 from penguin_py.groups.group_planner import (
@@ -68,7 +69,7 @@ class Discarder:
         self._view = view
         self._planner = planner
         self._commits = commits
-        self._manifests = Manifests(storage, None)
+        self._manifests = Manifests(storage, INLINE)
 
     def discard(
         self,

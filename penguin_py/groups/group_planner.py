@@ -53,7 +53,7 @@ class GroupPlanner:
         self._table = table
         self._storage = storage
         self._delta = log
-        self._pool = None if table.is_local else pool
+        self._pool = pool
         self._rules = schema_rules(table)
         self._outputs = Outputs(storage, log, self._pool)
         # Files without statistics that turned out to lack these columns.
@@ -155,10 +155,7 @@ class GroupPlanner:
                 raise SchemaMismatch(f"{spelled} is outside of the table's directory{REWRITE_ALL}")
             return count_replaced(self._storage, path, active.sizes[place].as_py(), wanted)
 
-        if self._pool is None or len(places) < 2:
-            found = dict(zip(places, map(look, places), strict=True))
-        else:
-            found = dict(zip(places, self._pool.map(look, places), strict=True))
+        found = dict(zip(places, self._pool.map(look, places), strict=True))
         new = {active.paths[place].as_py() for place, looked in found.items() if looked.lacks}
         if len(lacking) > FORGOTTEN_AT + len(active):
             lacking.clear()

@@ -22,7 +22,7 @@ from penguin_py.model import Footer
 class Outputs:
     """Output ids of active files, as far as they were asked for. Not thread-safe."""
 
-    def __init__(self, storage: Storage, log: DeltaLog, pool: Executor | None) -> None:
+    def __init__(self, storage: Storage, log: DeltaLog, pool: Executor) -> None:
         self._storage = storage
         self._delta = log
         self._pool = pool
@@ -62,14 +62,14 @@ class Outputs:
 _OR_DISCARD = ", or discard its group with `penguin discard --group`"
 
 
-def footers_of(storage: Storage, files: Sequence[GroupFile], pool: Executor | None) -> list[Footer]:
-    """Return the footers of the files, in order; read concurrently if there is a ``pool``.
+def footers_of(storage: Storage, files: Sequence[GroupFile], pool: Executor) -> list[Footer]:
+    """Return the footers of the files, in order, read in ``pool``.
 
     Raises `SchemaMismatch` for the first file that is missing or differs from its manifest, and
     `StorageError`.
     """
     paths = [file.path for file in files]
-    found = list(map(storage.stat, paths) if pool is None else pool.map(storage.stat, paths))
+    found = pool.map(storage.stat, paths)
     there = [_there(file, entry) for file, entry in zip(files, found, strict=True)]
     footers = list(_footers(storage, there, pool))
     for file, footer in zip(files, footers, strict=True):
@@ -85,7 +85,7 @@ def _there(file: GroupFile, entry: Entry | None) -> Entry:
     return entry
 
 
-def _footers(storage: Storage, entries: Sequence[Entry], pool: Executor | None) -> Iterator[Footer]:
+def _footers(storage: Storage, entries: Sequence[Entry], pool: Executor) -> Iterator[Footer]:
     """Yield all footers, or raise the first error."""
     for found in read_portions(storage, entries, pool):
         for rejection in found.rejected:

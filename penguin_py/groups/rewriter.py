@@ -14,10 +14,9 @@ from dataclasses import dataclass
 import pyarrow as pa
 
 from blizzard_core.handover.groups import UNIT_FILE_PREFIX
-from blizzard_core.storage.protocol import Entry, Storage
+from blizzard_core.storage.protocol import Storage
 from penguin_py.groups.rewrite_notes import RewriteNotes
 from penguin_py.groups.rows import Rewritten, rewrite
-from penguin_py.intake.file_statistics import file_statistics
 from penguin_py.model import Add, TableState
 from penguin_py.planning.replacement import TextRanges
 
@@ -67,9 +66,8 @@ class Rewriter:
                 target = self._targets[file.path]
                 done = rewrite(self._storage, file.path, file.size, target, self._wanted)
                 self._done[file.path] = done
-            stats = file_statistics(done.metadata, done.schema, columns, state.properties)
-            entry = Entry(done.path, done.size, self._clock())
-            found.append(Add(entry, file.partition_values, stats, None))
+            now, values = self._clock(), file.partition_values
+            found.append(done.add(columns, state.properties, now, values))
         return found
 
     def landed(self, adds: Sequence[Add]) -> None:

@@ -18,9 +18,11 @@ import pyarrow.parquet as pq
 
 from blizzard_core.errors import BlizzardError
 from blizzard_core.storage.file_sink import FileSink
-from blizzard_core.storage.protocol import Storage
+from blizzard_core.storage.protocol import Entry, Storage
 from blizzard_core.storage.range_file import RangeFile
 from blizzard_core.table.schema_fit import SchemaMismatch
+from penguin_py.intake.file_statistics import file_statistics
+from penguin_py.model import Add
 from penguin_py.planning.replacement import TextRanges, mask_replaced
 
 # Codecs as footers call them and as the writer wants them.
@@ -35,6 +37,17 @@ class Rewritten:
     size: int
     metadata: pq.FileMetaData
     schema: pa.Schema
+
+    def add(
+        self,
+        columns: pa.Schema,
+        properties: Mapping[str, str],
+        now: float,
+        partition_values: Mapping[str, str | None] = {},
+    ) -> Add:
+        """Return its ``add``, with statistics of a table's columns by its ``properties``."""
+        stats = file_statistics(self.metadata, self.schema, columns, properties)
+        return Add(Entry(self.path, self.size, now), partition_values, stats, None)
 
 
 @dataclass(frozen=True, slots=True)

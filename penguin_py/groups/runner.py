@@ -47,7 +47,7 @@ class GroupRunner(TablePart):
     def __init__(self, context: TableContext, view: TableView, certificates: Certificates) -> None:
         super().__init__(context)
         self._view = view
-        self._manifests = Manifests(self._storage, None if self._table.is_local else self._pool)
+        self._manifests = Manifests(self._storage, self._pool)
         self._planner = GroupPlanner(self._table, self._storage, self._delta, self._pool)
         self._notes = RewriteNotes(self._storage, self._table.state_name, self._clock)
         self._commits = GroupCommits(context, view, certificates)

@@ -166,8 +166,8 @@ class _Reading:
         return known.schema
 
 
-def read_footers(storage: Storage, entries: Sequence[Entry], pool: Executor | None) -> Footers:
-    """Read all footers, at the same time if there is a ``pool``; in the order of ``entries``.
+def read_footers(storage: Storage, entries: Sequence[Entry], pool: Executor) -> Footers:
+    """Read all footers in ``pool``, in the order of ``entries``.
 
     A file that was removed since the listing is ``missing``, and nothing waits for it.
     """
@@ -176,7 +176,7 @@ def read_footers(storage: Storage, entries: Sequence[Entry], pool: Executor | No
     def outcome(entry: Entry) -> Footer | Rejection | Failure | _Outcome:
         return _outcome(storage, entry, reading)
 
-    results = list(map(outcome, entries) if pool is None else pool.map(outcome, entries))
+    results = list(pool.map(outcome, entries))
     paired = list(zip(entries, results, strict=True))
     return Footers(
         tuple(r for r in results if isinstance(r, Footer)),
@@ -188,9 +188,7 @@ def read_footers(storage: Storage, entries: Sequence[Entry], pool: Executor | No
     )
 
 
-def read_portions(
-    storage: Storage, entries: Sequence[Entry], pool: Executor | None
-) -> Iterator[Footers]:
+def read_portions(storage: Storage, entries: Sequence[Entry], pool: Executor) -> Iterator[Footers]:
     """Yield all footers in portions. Raises the `StorageError` of a file that cannot be read."""
     while entries:
         found = read_footers(storage, entries[:AT_ONCE], pool)

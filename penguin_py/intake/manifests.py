@@ -18,19 +18,16 @@ AT_ONCE = 1 << 20
 
 
 class Manifests:
-    """The manifests of one table. They are read at the same time if there is a ``pool``."""
+    """The manifests of one table, read at the same time in ``pool``."""
 
-    def __init__(self, storage: Storage, pool: Executor | None) -> None:
+    def __init__(self, storage: Storage, pool: Executor) -> None:
         self._storage = storage
         self._pool = pool
 
     def read(self, wanted: Mapping[str, int]) -> dict[str, bytes]:
         """Read the manifests of these sources and numbers, as far as they exist."""
         numbers = list(wanted.items())
-        if self._pool is None or len(numbers) < 2:
-            answers = list(map(self._read, numbers))
-        else:
-            answers = list(self._pool.map(self._read, numbers))
+        answers = self._pool.map(self._read, numbers)
         return {
             source: data
             for (source, _seq), data in zip(numbers, answers, strict=True)

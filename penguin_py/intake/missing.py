@@ -117,7 +117,7 @@ def find_resolved(
     storage: Storage,
     records: Iterable[QuarantineRecord],
     known: Container[str],
-    pool: Executor | None,
+    pool: Executor,
 ) -> set[str]:
     """Return the rejected files of which nothing is missing: the log knows their output id.
 

@@ -16,11 +16,10 @@ import pyarrow.compute as pc
 
 from blizzard_core.handover.groups import UNIT_FILE_PREFIX
 from blizzard_core.handover.outputs import NAN_COLUMNS_KEY
-from blizzard_core.storage.protocol import Entry, Storage
+from blizzard_core.storage.protocol import Storage
 from blizzard_core.table.nan_columns import nan_columns
 from penguin_py.groups.rewrite_notes import RewriteNotes
 from penguin_py.groups.rows import Rewritten, open_parquet, rewrite_rows, write_rows
-from penguin_py.intake.file_statistics import file_statistics
 from penguin_py.keyed.changes import TableFile, active_files, fitted, read_rows
 from penguin_py.keyed.matching import Leaving, Matching
 from penguin_py.keyed.order import Order
@@ -115,12 +114,8 @@ class FileSet:
 
     def adds(self, properties: Mapping[str, str], now: float) -> tuple[Add, ...]:
         """Return the new files, with statistics by the table's columns and ``properties``."""
-
-        def stats(made: Rewritten) -> str:
-            return file_statistics(made.metadata, made.schema, self._schema, properties)
-
         made = [file.made for file in self.files.values() if file.made is not None]
-        return tuple(Add(Entry(each.path, each.size, now), {}, stats(each), None) for each in made)
+        return tuple(each.add(self._schema, properties, now) for each in made)
 
     def removes(self) -> tuple[Remove, ...]:
         """Return the old files that are replaced. Raises `SchemaMismatch`."""

@@ -59,11 +59,11 @@ def schema_rules(table: Table) -> SchemaRules:
 
 
 class BatchPlanner:
-    """A planner of one table's batches. Reads footers concurrently if there is a ``pool``."""
+    """A planner of one table's batches."""
 
     def __init__(self, table: Table, storage: Storage, pool: Executor, owners: Owners) -> None:
         self._storage = storage
-        self._pool = None if table.is_local else pool
+        self._pool = pool
         self.owners = owners
         self._most = table.advanced.max_files_per_commit
         self._rules = schema_rules(table)

@@ -72,7 +72,7 @@ def test_names_of_extras_are_those_of_the_configuration() -> None:
         assert set(extra.schemes) <= SCHEMES
         assert set(extra.drivers) <= drivers
         assert set(extra.formats) <= formats
-    local = {"", "file", "memory"}
+    local = {"", "file"}
     assert {scheme for scheme in SCHEMES if extra_of_scheme(scheme) is None} == local
     assert extra_of_driver("delta") is None
     assert extra_of_format("ndjson") is None

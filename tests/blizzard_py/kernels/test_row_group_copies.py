@@ -23,6 +23,7 @@ from blizzard_core.settings.formats import ParquetOptions
 from blizzard_core.storage.local import LocalStorage
 from blizzard_core.storage.protocol import listed
 from blizzard_core.table.schema_fit import delta_schema
+from blizzard_core.threads import INLINE
 from blizzard_py.engines.spark.engine import SparkEngine
 from blizzard_py.formats.columnar import copying
 from blizzard_py.job import FieldSpec, PartitionRule, SortKey
@@ -119,7 +120,7 @@ def statistics(world: IngestJobHarness, report: TaskReport) -> list[Any]:
     staged = {output.staged: output for output in report.outputs}
     storage = LocalStorage(str(world.table))
     entries = [e for e in listed(storage, "_blizzard/", "_blizzard0") if e.path in staged]
-    found = read_footers(storage, entries, None)
+    found = read_footers(storage, entries, INLINE)
     assert (found.rejected, found.failed, len(found.sound)) == ((), (), len(staged))
     for footer in found.sound:
         output = staged[footer.entry.path]

@@ -10,6 +10,7 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 
 from blizzard_core.storage.protocol import Entry
+from blizzard_core.threads import INLINE
 from penguin_py.intake.footers import Footers, read_footers
 from penguin_py.planning.commit_plan import SchemaRules, make_plan
 from tests.fuzz.mutate import parquet as mutated
@@ -26,7 +27,7 @@ def footers(data: bytes) -> None:
     """Classify a file: sound, refused or too large. Sound ones are read and planned."""
     store = MemoryStorage()
     store.objects[_PATH] = (data, 1.0)
-    found = read_footers(store, [Entry(_PATH, len(data), 1.0)], None)
+    found = read_footers(store, [Entry(_PATH, len(data), 1.0)], INLINE)
     hold("a file has one ending", _endings(found) == 1 and not found.failed, found)
     for rejection in found.rejected:
         hold("a reason is short", len(rejection.reason) < 5000, len(rejection.reason))

@@ -24,6 +24,7 @@ from pyarrow.parquet import encryption
 from blizzard_core.limits import FILE_COLUMNS
 from blizzard_core.storage.protocol import Entry
 from blizzard_core.table.schema_fit import SchemaRules, delta_schema, merge
+from blizzard_core.threads import INLINE
 from penguin_py.intake.footers import read_footers
 from penguin_py.planning.commit_plan import make_plan
 from tests.support.memory_store import MemoryStorage
@@ -57,7 +58,7 @@ def outcome(data: bytes) -> str:
     """Why a file is refused, "" if it is taken."""
     store = MemoryStorage()
     store.objects["x.parquet"] = (data, 0.0)
-    footers = read_footers(store, [Entry("x.parquet", len(data), 0.0)], None)
+    footers = read_footers(store, [Entry("x.parquet", len(data), 0.0)], INLINE)
     plan = make_plan(None, footers.sound, (), SchemaRules(None, "merge"))
     refused = [*footers.rejected, *plan.rejections]
     assert len(refused) + len(plan.adds) == 1

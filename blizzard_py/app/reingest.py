@@ -18,16 +18,14 @@ from blizzard_py.app.request_selector import RequestSelector
 from blizzard_py.app.submit import (
     RequestOrder,
     Waits,
+    check_begin,
     request_of_order,
     submit_and_follow,
-    way_to_begin,
 )
 from blizzard_py.app.wiring import context_of, view_of
-from blizzard_py.edits.checkpoint_store import EditRefused
 from blizzard_py.requests.mailbox import Mailbox
 from blizzard_py.requests.progress import RequestResult
 from blizzard_py.requests.report import ReportLine, latest_lines
-from blizzard_py.sources.cold_start import check_cold_start
 from blizzard_py.sources.context import SourceContext
 from blizzard_py.sources.stale import current_state
 from blizzard_py.state.checkpoint_file import read_state
@@ -117,11 +115,8 @@ def _previewed(parts: SourceContext, order: RequestOrder) -> Iterator[ReportLine
     replaces = parts.query_spec is not None and parts.query_spec.replaces
     state = read_state(parts.stores.sink, parts.id) if replaces else current_state(parts)
     if state is None:
-        check_cold_start(parts)
-    if state is None and order.options.get("begin_live_at_end"):
+        check_begin(parts, order)
         state = SourceState()
-    if state is None:
-        raise EditRefused(f"{parts.name}: has no checkpoint; {way_to_begin(order)}")
     would = "would replace" if order.options.get("mode") == "replace" else "would ingest"
     request = request_of_order(parts, order, state, parts.clock())
     with closing(view_of(parts)) as found:

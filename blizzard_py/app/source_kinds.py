@@ -1,7 +1,8 @@
 """Kinds of sources by what one item is: a file, a window of a query, or a unit of time.
 
 A new kind is a class that meets `Source`, a class that meets `SourceKind`, and one line of
-`blizzard_py.app.wiring.kind_of`. Each kind imports what only commands need when one asks for it.
+`opener_of` and of `blizzard_py.app.wiring.kind_of`. Each kind imports what only commands need when
+one asks for it.
 """
 
 from __future__ import annotations
@@ -26,6 +27,9 @@ from blizzard_py.sources.files.watermark_files import WatermarkFiles
 from blizzard_py.sources.protocol import CheckpointServices, Opener, Source, SourceScan
 from blizzard_py.state.source_state import SourceState
 
+if TYPE_CHECKING:
+    from blizzard_py.explain import Explanation, Located
+
 
 def open_files(parts: SourceContext, upkeep: CheckpointServices) -> FileSource:
     """Return the source of files that ``parts`` describe. Sends no request to a store."""
@@ -40,8 +44,17 @@ def open_files(parts: SourceContext, upkeep: CheckpointServices) -> FileSource:
     return SetFiles(parts, upkeep)
 
 
-if TYPE_CHECKING:
-    from blizzard_py.explain import Explanation, Located
+def opener_of(parts: SourceContext) -> Opener:
+    """Return what makes the source of its parts. Connects to nothing."""
+    if parts.query_spec is None:
+        return partial(CompositeFiles, opens=open_files) if parts.members else open_files
+    # Sources of files need none of the connections.
+    from blizzard_py.sources.tables.source import WindowSource  # noqa: PLC0415  # see above
+    from blizzard_py.sources.tables.units import UnitSource  # noqa: PLC0415  # see above
+
+    is_by_units = parts.query_spec.units is not None
+    return partial(UnitSource if is_by_units else WindowSource, query_spec=parts.query_spec)
+
 
 # So many names an effect lists.
 SHOWN_NAMES = 10
@@ -61,10 +74,7 @@ class PlanOptions:
 
 
 class SourceKind(Protocol):
-    """The operations of commands and daemons that depend on a source's kind."""
-
-    def opener(self, parts: SourceContext) -> Opener:
-        """Return what makes the source of its parts. Connects to nothing."""
+    """The operations of commands that depend on a source's kind."""
 
     def plan(self, found: SourceView, state: SourceState, options: PlanOptions) -> dict[str, Any]:
         """Return the next poll as a document.
@@ -80,10 +90,7 @@ class SourceKind(Protocol):
 
 
 class FileKind:
-    """One source of files."""
-
-    def opener(self, _parts: SourceContext) -> Opener:
-        return open_files
+    """Sources of files."""
 
     def plan(self, found: SourceView, state: SourceState, _options: PlanOptions) -> dict[str, Any]:
         files = found.discover(state, full=True)
@@ -153,10 +160,3 @@ class FileKind:
         ):
             yield f"{counted(len(paths), noun)} {text}" + (", among them:" if paths else "")
             yield from (f"  {printable(path)}" for path in paths[:SHOWN_NAMES])
-
-
-class SharedFileKind(FileKind):
-    """Sources of files that share one worker and one checkpoint."""
-
-    def opener(self, _parts: SourceContext) -> Opener:
-        return partial(CompositeFiles, opens=open_files)

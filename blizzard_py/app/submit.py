@@ -41,7 +41,7 @@ from blizzard_py.engines.lazy import LazyEngine
 from blizzard_py.ingest.request_acceptance import decide_request, end_record
 from blizzard_py.requests.document import BRINGING, Kind, Request
 from blizzard_py.requests.mailbox import Mailbox
-from blizzard_py.requests.progress import RequestResult, RequestState, counts_text
+from blizzard_py.requests.progress import RequestResult, counts_text
 from blizzard_py.selection.ingested_since_request import first_after
 from blizzard_py.sources.cold_start import check_cold_start
 from blizzard_py.sources.context import SourceContext
@@ -129,26 +129,29 @@ def request_of_order(
 
 
 def _load(parts: SourceContext, store: CheckpointStore, order: RequestOrder) -> Stored:
-    """Return the checkpoint. Raises `EditRefused` without one, unless the order says what to begin.
+    """Return the checkpoint. Raises as `check_begin` does without one.
 
-    Raises `ColdStartRefused` for one that is lost, `StateError` for one of other files: those of
-    these names its owner would take.
+    Raises `StateError` for one of other files: those of these names its owner would take.
     """
     seen = store.load()
     if seen.raw is None:
-        check_cold_start(parts)
-    if seen.raw is None and not order.options.get("begin_live_at_end"):
-        raise EditRefused(f"{parts.name}: has no checkpoint; {way_to_begin(order)}")
+        check_begin(parts, order)
     where = f"{parts.stores.sink.uri}/{checkpoint_path(parts.id)}"
     check_identity(seen.state, parts.identity, parts.source.id, where)
     return seen
 
 
-def way_to_begin(order: RequestOrder) -> str:
-    """Return how a source gets its checkpoint, for messages."""
-    if order.select.get("values"):
-        return "give --begin-live-at-end, with which it begins at --to, or have it run once first"
-    return "have it run once first"
+def check_begin(parts: SourceContext, order: RequestOrder) -> None:
+    """Raise `EditRefused` for a source without a checkpoint, unless the order begins one.
+
+    Raises `ColdStartRefused` if its checkpoint is lost.
+    """
+    check_cold_start(parts)
+    if order.options.get("begin_live_at_end"):
+        return
+    begin = "give --begin-live-at-end, with which it begins at --to, or "
+    ways = begin if order.select.get("values") else ""
+    raise EditRefused(f"{parts.name}: has no checkpoint; {ways}have it run once first")
 
 
 @dataclass(frozen=True, slots=True)
@@ -197,7 +200,10 @@ class _Following:
         end = self.mailbox.end_record(self.id)
         if end is not None:
             return RequestResult(self.id, end.state, end.reason, end.counts)
-        return _result(self.id, seen.state.work.requests.get(self.id))
+        known = seen.state.work.requests.get(self.id)
+        if known is None:
+            return RequestResult(self.id, "open")
+        return RequestResult(self.id, known.state, known.reason, known.counts)
 
     def _here(self, seen: Stored, known: RequestResult) -> RequestResult | None:
         """Execute the request without an owner; return its end, None to check again."""
@@ -216,12 +222,6 @@ class _Following:
             return after
         why = "interrupted" if code == INTERRUPTED else "it ended with an error; see the log"
         return RequestResult(self.id, after.state, why, after.counts, code)
-
-
-def _result(request_id: str, known: RequestState | None) -> RequestResult:
-    if known is None:
-        return RequestResult(request_id, "open")
-    return RequestResult(request_id, known.state, known.reason, known.counts)
 
 
 def _owner(writer: Writer) -> str:

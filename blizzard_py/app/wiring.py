@@ -24,7 +24,7 @@ from blizzard_core.storage.opening import open_private, open_source, open_storag
 from blizzard_core.storage.protocol import Storage, join
 from blizzard_py.app.configuration import source_of
 from blizzard_py.app.engine import NO_ENGINE
-from blizzard_py.app.source_kinds import FileKind, SharedFileKind, SourceKind
+from blizzard_py.app.source_kinds import FileKind, SourceKind, opener_of
 from blizzard_py.engines.lazy import LazyEngine
 from blizzard_py.formats.names import check_format
 from blizzard_py.ingest.source_view import SourceView
@@ -142,7 +142,7 @@ def views(config: Config) -> list[SourceView]:
 
 def view_of(parts: SourceContext) -> SourceView:
     """Return the source with these parts, for inspection. Opens no connection."""
-    return SourceView.opened(parts, kind_of(parts).opener(parts))
+    return SourceView.opened(parts, opener_of(parts))
 
 
 def owners(config: Config) -> Iterator[tuple[str, str]]:
@@ -180,7 +180,7 @@ def owner_context(config: Config, where: tuple[str, str]) -> SourceContext:
 def kind_of(parts: SourceContext) -> SourceKind:
     """Return the kind of the source with these parts."""
     if parts.query_spec is None:
-        return SharedFileKind() if parts.members else FileKind()
+        return FileKind()
     # Sources of files need none of the connections.
     from blizzard_py.app.queries.source_kinds import UnitKind, WindowKind  # noqa: PLC0415  # see above
 

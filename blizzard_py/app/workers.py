@@ -14,7 +14,8 @@ from typing import Any
 from blizzard_core.checkpoint.writer_identity import TakeoverPolicy, allow_takeover
 from blizzard_core.settings.document import Config
 from blizzard_py.app.notifications import with_inbox
-from blizzard_py.app.wiring import context_of, joined, kind_of, owners
+from blizzard_py.app.source_kinds import opener_of
+from blizzard_py.app.wiring import context_of, joined, owners
 from blizzard_py.ingest.jobs import Jobs
 from blizzard_py.ingest.request_acceptance import RequestEffects
 from blizzard_py.ingest.source_pipeline import SourcePipeline
@@ -81,7 +82,7 @@ def source_pipeline(
     """One source as its settings describe it; see `SourcePipeline` for the options."""
     return SourcePipeline(
         parts,
-        kind_of(parts).opener(parts),
+        opener_of(parts),
         fresh=fresh,
         admission=admission,
         jobs=_jobs_of(parts),

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 from dataclasses import replace
-from functools import partial
 from typing import Any, cast
 
 from blizzard_core.errors import BlizzardError
@@ -18,7 +17,7 @@ from blizzard_py.slices.notation import short_text
 from blizzard_py.slices.units.planner import PlannedUnit
 from blizzard_py.slices.units.state import key_parts, unit_key
 from blizzard_py.sources.context import SourceContext
-from blizzard_py.sources.protocol import Opener, Source
+from blizzard_py.sources.protocol import Source
 from blizzard_py.sources.tables import unit_plans
 from blizzard_py.sources.tables.source import WindowSource
 from blizzard_py.sources.tables.units import UnitSource
@@ -29,10 +28,6 @@ from blizzard_py.state.source_state import SourceState
 
 class WindowKind:
     """A query source that is read window by window."""
-
-    def opener(self, parts: SourceContext) -> Opener:
-        assert parts.query_spec is not None  # noqa: S101  # as `kind_of` says
-        return partial(WindowSource, query_spec=parts.query_spec)
 
     def plan(self, found: SourceView, state: SourceState, options: PlanOptions) -> dict[str, Any]:
         # What shows statements, which no daemon needs.
@@ -72,10 +67,6 @@ class WindowKind:
 
 class UnitKind:
     """A query source that is read unit by unit."""
-
-    def opener(self, parts: SourceContext) -> Opener:
-        assert parts.query_spec is not None  # noqa: S101  # as `kind_of` says
-        return partial(UnitSource, query_spec=parts.query_spec)
 
     def plan(self, found: SourceView, state: SourceState, options: PlanOptions) -> dict[str, Any]:
         # What shows statements, which no daemon needs.

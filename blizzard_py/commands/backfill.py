@@ -2,13 +2,12 @@
 
 from __future__ import annotations
 
-from pathlib import Path
 from typing import TYPE_CHECKING
 
 import click
 
-from blizzard_core.cli import command, config_argument
-from blizzard_py.commands.options import source_options
+from blizzard_core.cli import command
+from blizzard_py.commands.options import SourceChoice, source_options
 from blizzard_py.commands.reingest_options import (
     Ordering,
     assume_missing_option,
@@ -32,7 +31,6 @@ if TYPE_CHECKING:
         ),
     ),
 )
-@config_argument
 @source_options(required=True)
 @click.option(
     "--from", "first", required=True, metavar="PREFIX", help="First partition, or first value."
@@ -63,9 +61,7 @@ if TYPE_CHECKING:
 )
 @click.option("--values", default="", metavar="A,B", help="For work units: only these values.")
 def backfill(
-    config: Path,
-    pipeline: str,
-    source: str,
+    chosen: SourceChoice,
     first: str,
     last: str,
     again: bool,
@@ -99,11 +95,11 @@ def backfill(
     Exit codes: 1 some were refused or failed, 7 no daemon has accepted the request yet; it stays.
     """
     from blizzard_core.storage.protocol import order_key
-    from blizzard_py.app.configuration import load_config, source_of
+    from blizzard_py.app.configuration import source_of
     from blizzard_py.app.event_time import refuse_rows
     from blizzard_py.app.submit import RequestOrder
 
-    loaded, where = load_config(config), (pipeline, source)
+    loaded, where = chosen.load(), chosen.where
     refuse_rows(loaded, where, "a backfill")
     owner = Ordering(loaded, where, how, as_json)
     settings = source_of(loaded, where)

@@ -3,17 +3,15 @@
 from __future__ import annotations
 
 from dataclasses import asdict
-from pathlib import Path
 from typing import TYPE_CHECKING
 
 import click
 
-from blizzard_core.cli import command, config_argument, json_option, print_json
+from blizzard_core.cli import command, json_option, print_json
 from blizzard_core.text import counted, printable
-from blizzard_py.commands.options import source_options
+from blizzard_py.commands.options import SourceChoice, source_options
 
 if TYPE_CHECKING:
-    from blizzard_core.settings.document import Config
     from blizzard_py.app.certificates import PartitionAnswer, Verification
     from blizzard_py.sources.context import SourceContext
 
@@ -40,7 +38,6 @@ _partition = click.option(
         "blizzard wait config.yaml --pipeline events --partition date=2024-01-28 --timeout 0",
     ),
 )
-@config_argument
 @source_options(required=False)
 @_partition
 @click.option("--clean", is_flag=True, help="Also ask that nothing is a dead letter or refused.")
@@ -60,9 +57,7 @@ _partition = click.option(
 )
 @json_option
 def wait(
-    config: Path,
-    pipeline: str | None,
-    source: str | None,
+    chosen: SourceChoice,
     partition: str,
     clean: bool,
     timeout: float,
@@ -80,9 +75,8 @@ def wait(
 
     from blizzard_core.errors import NOT_CLEAN, NOT_COMPLETE
     from blizzard_py.app.certificates import wait_for
-    from blizzard_py.app.configuration import load_config
 
-    parts = _sources(load_config(config), pipeline, source)
+    parts = _sources(chosen)
     name = partition.strip("/")
     answers = wait_for(parts, name, timeout, time.monotonic, time.sleep)
     complete = all(each.marker is not None for each in answers)
@@ -102,12 +96,13 @@ def wait(
     return 0 if complete else NOT_COMPLETE
 
 
-def _sources(config: Config, pipeline: str | None, source: str | None) -> list[SourceContext]:
+def _sources(chosen: SourceChoice) -> list[SourceContext]:
     from blizzard_py.app.certificates import certified_sources
 
-    if pipeline is None and len(config.pipelines) > 1:
+    config = chosen.load()
+    if chosen.pipeline is None and len(config.pipelines) > 1:
         raise click.UsageError(f"--pipeline: which of {', '.join(config.pipelines)}?")
-    return certified_sources(config, pipeline or next(iter(config.pipelines)), source)
+    return certified_sources(config, chosen.pipeline or next(iter(config.pipelines)), chosen.source)
 
 
 def _line(answer: PartitionAnswer) -> str:
@@ -127,13 +122,10 @@ def _line(answer: PartitionAnswer) -> str:
     section="Inspect",
     examples=("blizzard verify config.yaml --pipeline events --partition date=2024-01-28",),
 )
-@config_argument
 @source_options(required=False)
 @_partition
 @json_option
-def verify(
-    config: Path, pipeline: str | None, source: str | None, partition: str, as_json: bool
-) -> int:
+def verify(chosen: SourceChoice, partition: str, as_json: bool) -> int:
     """Compare a partition's files at the source with those that were settled: number and digest.
 
     Needs `complete_after` of a source of files. Lists the partition; reads no file. The digest is
@@ -141,9 +133,8 @@ def verify(
     """
     from blizzard_core.errors import DIFFERS
     from blizzard_py.app.certificates import verify as compare
-    from blizzard_py.app.configuration import load_config
 
-    parts = _sources(load_config(config), pipeline, source)
+    parts = _sources(chosen)
     found = [compare(each, partition.strip("/")) for each in parts]
     if as_json:
         print_json({"sources": [asdict(each) for each in found]})

@@ -7,14 +7,14 @@ import time
 from collections.abc import Callable
 from contextlib import closing
 from functools import partial
-from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import click
 
-from blizzard_core.cli import GuidedGroup, config_argument, json_option, print_json
+from blizzard_core.cli import GuidedGroup, json_option, print_json
 from blizzard_py.commands.checkpoint_history import diff, log, rollback
 from blizzard_py.commands.options import (
+    SourceChoice,
     confirm,
     dry_run_option,
     print_changed,
@@ -54,17 +54,15 @@ for _command in (log, diff, rollback):
     "show",
     examples=("blizzard checkpoint show config.yaml --pipeline events --source main",),
 )
-@config_argument
 @source_options(required=True)
 @json_option
-def show(config: Path, pipeline: str, source: str, as_json: bool) -> int:
+def show(chosen: SourceChoice, as_json: bool) -> int:
     """Show the complete state of one source. Writes nothing."""
-    from blizzard_py.app.configuration import load_config
     from blizzard_py.app.wiring import owner_context
     from blizzard_py.commands.checkpoint_output import print_state
     from blizzard_py.edits.checkpoint_store import CheckpointStore
 
-    owner = owner_context(load_config(config), (pipeline, source))
+    owner = owner_context(chosen.load(), chosen.where)
     store = CheckpointStore(owner.stores.sink, owner.id)
     seen, where = store.load(), store.where
     copies = [each.entry.path for each in store.copies()]
@@ -88,7 +86,6 @@ def show(config: Path, pipeline: str, source: str, as_json: bool) -> int:
         ),
     ),
 )
-@config_argument
 @source_options(required=True)
 @click.option("--partition", default="", help="The partition, if the source has any.")
 @click.option(
@@ -109,9 +106,7 @@ def show(config: Path, pipeline: str, source: str, as_json: bool) -> int:
 @yes_option
 @dry_run_option
 def set_watermark(
-    config: Path,
-    pipeline: str,
-    source: str,
+    chosen: SourceChoice,
     partition: str,
     watermark: str | None,
     columns: tuple[str, ...],
@@ -130,7 +125,6 @@ def set_watermark(
     files is shown first. A running daemon stops with exit code 3; start it again afterwards.
     """
     from blizzard_py.app import unit_operations
-    from blizzard_py.app.configuration import load_config
     from blizzard_py.app.operations import watermark_columns
     from blizzard_py.edits import checkpoint_edit
 
@@ -139,7 +133,7 @@ def set_watermark(
     if unit is None and (watermark is None) == (not columns):
         raise click.UsageError("give --watermark for files, or --column for a table or an API")
     values = dict(map(_column_value, columns))
-    loaded, where = load_config(config), (pipeline, source)
+    loaded, where = chosen.load(), chosen.where
     names = watermark_columns(loaded, where) if columns else ()
 
     def edit_of(found: SourceView) -> StateEdit:
@@ -179,7 +173,6 @@ def _column_value(given: str) -> tuple[str, Any]:
         ),
     ),
 )
-@config_argument
 @source_options(required=True)
 @click.option("--units", is_flag=True, help="Start work units over, as configured now.")
 @click.option("--adopt", is_flag=True, help="With --units: keep rows that belong to no unit.")
@@ -188,9 +181,7 @@ def _column_value(given: str) -> tuple[str, Any]:
 @yes_option
 @dry_run_option
 def reset(
-    config: Path,
-    pipeline: str,
-    source: str,
+    chosen: SourceChoice,
     units: bool,
     adopt: bool,
     windows: bool,
@@ -209,11 +200,11 @@ def reset(
     For a pipeline over event time only the query's state can be reset (--event-time): open windows
     are never published, and the query may change. Files stay done, and the watermark stays.
     """
-    from blizzard_py.app.configuration import load_config, source_of
+    from blizzard_py.app.configuration import source_of
     from blizzard_py.commands.event_time import forget
     from blizzard_py.edits import checkpoint_edit, unit_edits
 
-    loaded, where = load_config(config), (pipeline, source)
+    loaded, where = chosen.load(), chosen.where
     edit: StateEdit = checkpoint_edit.reset
     if adopt and not units:
         raise click.UsageError("--adopt goes with --units")
@@ -238,7 +229,6 @@ def reset(
         ),
     ),
 )
-@config_argument
 @source_options(required=True)
 @click.option(
     "--done-before",
@@ -249,9 +239,7 @@ def reset(
 @dry_run_option
 @json_option
 def rebuild(
-    config: Path,
-    pipeline: str,
-    source: str,
+    chosen: SourceChoice,
     done_before: str | None,
     yes: bool,
     dry_run: bool,
@@ -264,7 +252,6 @@ def rebuild(
     over event time, its saved state stays, and files that the checkpoint has passed are done. Stop
     the daemon first; a running one is fenced. Exit code 1: the evidence is not sufficient.
     """
-    from blizzard_py.app.configuration import load_config
     from blizzard_py.app.wiring import owner_context
     from blizzard_py.commands.checkpoint_output import print_rebuilt, rebuilt_document
     from blizzard_py.edits.rebuild import Rebuild
@@ -273,16 +260,15 @@ def rebuild(
         raise click.UsageError(
             "--json cannot ask for a confirmation; add --dry-run, or --yes to confirm"
         )
-    loaded = load_config(config)
-    owner = owner_context(loaded, (pipeline, source))
-    found = Rebuild(owner, source)
+    owner = owner_context(chosen.load(), chosen.where)
+    found = Rebuild(owner, chosen.where[1])
     rebuilt = found.plan(done_before)
     if as_json:
         backup = None if dry_run else found.write(rebuilt)
         print_json({**rebuilt_document(rebuilt), "dry_run": dry_run, "backup": backup})
         return 0
     print_rebuilt(rebuilt)
-    confirm(f"{pipeline}/{source}", yes=yes, dry_run=dry_run)
+    confirm("/".join(chosen.where), yes=yes, dry_run=dry_run)
     print_changed("Rebuilt.", owner.stores.sink, found.write(rebuilt))
     return 0
 

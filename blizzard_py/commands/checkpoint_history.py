@@ -6,14 +6,14 @@ import time
 from collections.abc import Sequence
 from contextlib import closing
 from dataclasses import asdict
-from pathlib import Path
 from typing import TYPE_CHECKING
 
 import click
 
-from blizzard_core.cli import command, config_argument, json_option, print_json, print_table
+from blizzard_core.cli import command, json_option, print_json, print_table
 from blizzard_core.text import counted, in_utc, printable
 from blizzard_py.commands.options import (
+    SourceChoice,
     confirm,
     dry_run_option,
     print_changed,
@@ -35,19 +35,17 @@ _SHOWN_FILES = 10
     "log",
     examples=("blizzard checkpoint log config.yaml --pipeline events --source main",),
 )
-@config_argument
 @source_options(required=True)
 @json_option
-def log(config: Path, pipeline: str, source: str, as_json: bool) -> int:
+def log(chosen: SourceChoice, as_json: bool) -> int:
     """List the backups of the checkpoint: valid until when, changed by whom, and why.
 
     Each manual change keeps a backup; the newest 50 are kept.
     """
-    from blizzard_py.app.configuration import load_config
     from blizzard_py.app.wiring import owner_context
     from blizzard_py.edits.checkpoint_store import CheckpointStore
 
-    owner = owner_context(load_config(config), (pipeline, source))
+    owner = owner_context(chosen.load(), chosen.where)
     found = list(CheckpointStore(owner.stores.sink, owner.id).versions())
     if as_json:
         print_json({"versions": [_version_json(each) for each in found]})
@@ -104,23 +102,22 @@ def _version_json(found: Version) -> dict[str, object]:
         "blizzard checkpoint diff config.yaml --pipeline events --source main epoch-2 epoch-3",
     ),
 )
-@config_argument
 @source_options(required=True)
 @click.argument("before", metavar="VERSION")
 @click.argument("after", metavar="[VERSION]", default="now")
 @json_option
-def diff(config: Path, pipeline: str, source: str, before: str, after: str, as_json: bool) -> int:
+def diff(chosen: SourceChoice, before: str, after: str, as_json: bool) -> int:
     """Compare two backups of the checkpoint, or one with the present checkpoint.
 
     For file sources it also lists present files that only one of the two would ingest. Writes
     nothing.
     """
-    from blizzard_py.app.configuration import load_config, source_of
+    from blizzard_py.app.configuration import source_of
     from blizzard_py.app.wiring import owner_context, view_of
     from blizzard_py.edits import checkpoint_edit, history
     from blizzard_py.edits.checkpoint_store import CheckpointStore
 
-    loaded, where = load_config(config), (pipeline, source)
+    loaded, where = chosen.load(), chosen.where
     with closing(view_of(owner_context(loaded, where))) as found:
         store = CheckpointStore(found.sink, found.id)
         old, new = store.version(before), store.version(after)
@@ -157,28 +154,25 @@ def _files(what: str, paths: Sequence[str], when: str) -> None:
         ),
     ),
 )
-@config_argument
 @source_options(required=True)
 @click.option("--to", "name", metavar="VERSION", required=True, help="Name from `checkpoint log`.")
 @required_why_option
 @yes_option
 @dry_run_option
-def rollback(
-    config: Path, pipeline: str, source: str, name: str, why: str, yes: bool, dry_run: bool
-) -> int:
+def rollback(chosen: SourceChoice, name: str, why: str, yes: bool, dry_run: bool) -> int:
     """Undo a manual change: restore the checkpoint from before it.
 
     It is refused if the source has published anything since, because those rows would come twice.
     Use `blizzard checkpoint rebuild` then. It is also refused if the version needs missing data.
     Counters stay. A running daemon stops with exit code 3.
     """
-    from blizzard_py.app.configuration import load_config, source_of
+    from blizzard_py.app.configuration import source_of
     from blizzard_py.app.event_time import refuse_edit
     from blizzard_py.app.wiring import context_of, view_of
     from blizzard_py.edits import checkpoint_edit, history
     from blizzard_py.edits.checkpoint_store import NOW, CheckpointStore
 
-    loaded, where = load_config(config), (pipeline, source)
+    loaded, where = chosen.load(), chosen.where
     refuse_edit(loaded, where, "`checkpoint rollback`")
     with closing(view_of(context_of(loaded, where))) as found:
         store = CheckpointStore(found.sink, found.id)

@@ -3,14 +3,13 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from pathlib import Path
 from typing import TYPE_CHECKING
 
 import click
 
-from blizzard_core.cli import command, config_argument, json_option, print_json
+from blizzard_core.cli import command, json_option, print_json
 from blizzard_core.text import counted, printable
-from blizzard_py.commands.options import print_paths, source_options
+from blizzard_py.commands.options import SourceChoice, print_paths, source_options
 
 if TYPE_CHECKING:
     from blizzard_py.app.cleaning import RestoredFile
@@ -27,7 +26,6 @@ _SHOWN = 20
         "blizzard clean config.yaml --restore --from date=2024-01-28 --to date=2024-01-28",
     ),
 )
-@config_argument
 @source_options(required=False)
 @click.option("--dry-run", is_flag=True, help="Show the files that the daemon may clean now.")
 @click.option("--restore", "restores", is_flag=True, help="Copy archived files back.")
@@ -35,9 +33,7 @@ _SHOWN = 20
 @click.option("--to", "last", default="", metavar="PREFIX", help="Last file or partition.")
 @json_option
 def clean(
-    config: Path,
-    pipeline: str | None,
-    source: str | None,
+    chosen: SourceChoice,
     dry_run: bool,
     restores: bool,
     first: str,
@@ -52,13 +48,12 @@ def clean(
     """
     from blizzard_core.errors import DIFFERS
     from blizzard_py.app.cleaning import cleaned_sources, preview, restore
-    from blizzard_py.app.configuration import load_config
 
     if dry_run == restores:
         raise click.UsageError("give --dry-run or --restore; the daemon itself cleans the files")
     if restores and not (first or last):
         raise click.UsageError("--restore needs --from or --to")
-    parts = cleaned_sources(load_config(config), pipeline, source)
+    parts = cleaned_sources(chosen.load(), chosen.pipeline, chosen.source)
     if dry_run:
         _show({each.name: preview(each) for each in parts}, as_json=as_json)
         return 0

@@ -6,14 +6,12 @@ import json
 from collections.abc import Iterable, Iterator
 from dataclasses import asdict
 from itertools import islice
-from pathlib import Path
 from typing import TYPE_CHECKING
 
 import click
 
 from blizzard_core.cli import (
     GuidedGroup,
-    config_argument,
     json_option,
     print_error,
     print_json,
@@ -21,7 +19,7 @@ from blizzard_core.cli import (
 )
 from blizzard_core.redact import redacted
 from blizzard_core.text import are, counted, json_safe, printable, shortened
-from blizzard_py.commands.options import required_why_option, source_options
+from blizzard_py.commands.options import SourceChoice, required_why_option, source_options
 from blizzard_py.commands.reingest_options import request_options
 from blizzard_py.commands.requests import following, print_result
 
@@ -57,7 +55,6 @@ def dlq() -> None:
         "blizzard dlq list config.yaml --json --limit 0 | jq -r .error | sort | uniq -c",
     ),
 )
-@config_argument
 @source_options(required=False)
 @click.option(
     "--limit",
@@ -69,9 +66,7 @@ def dlq() -> None:
 @click.option("--replayed", is_flag=True, help="Also show closed letters.")
 @click.option("--json", "as_json", is_flag=True, help="Print one JSON object per line.")
 def list_letters(
-    config: Path,
-    pipeline: str | None,
-    source: str | None,
+    chosen: SourceChoice,
     limit: int,
     replayed: bool,
     as_json: bool,
@@ -81,10 +76,9 @@ def list_letters(
     `replay --letter` takes the id. Exit code 1: the queue holds objects that are not dead letters.
     """
     from blizzard_py.app import operations
-    from blizzard_py.app.configuration import load_config
 
-    loaded = load_config(config)
-    where = operations.sources_of(loaded, pipeline, source)
+    loaded = chosen.load()
+    where = operations.sources_of(loaded, chosen.pipeline, chosen.source)
     found: Iterator[Listed] = operations.list_dead_letters(loaded, where, replayed=replayed)
     shown = found if not limit else islice(found, limit)
     broken: list[str] = []
@@ -148,7 +142,6 @@ def _stream(found: Iterable[Listed], broken: list[str], *, as_json: bool) -> Non
         "blizzard dlq show config.yaml --pipeline events --source main --letter ID --line 3",
     ),
 )
-@config_argument
 @source_options(required=True)
 @click.option(
     "--letter", metavar="ID", required=True, help="One object, by its id from `dlq list`."
@@ -172,9 +165,7 @@ def _stream(found: Iterable[Listed], broken: list[str], *, as_json: bool) -> Non
 )
 @json_option
 def show(
-    config: Path,
-    pipeline: str,
-    source: str,
+    chosen: SourceChoice,
     letter: str,
     line: int | None,
     context: int,
@@ -186,10 +177,9 @@ def show(
     The bad line comes from the letter, its neighbours from the file as it is now. Control
     characters are escaped, and long lines are cut in the middle.
     """
-    from blizzard_py.app.configuration import load_config
     from blizzard_py.app.letters import show_letters
 
-    found = show_letters(load_config(config), (pipeline, source), letter, line, context)
+    found = show_letters(chosen.load(), chosen.where, letter, line, context)
     some = list(islice(found, limit))
     if as_json:
         print_json({"letters": [_json_of(each) for each in some]})
@@ -243,15 +233,12 @@ def _print_shown(shown: LetterView) -> None:
         ),
     ),
 )
-@config_argument
 @source_options(required=True)
 @click.option("--letter", metavar="ID", help="One object, by its id from `dlq list`.")
 @click.option("--all", "everything", is_flag=True, help="All present objects.")
 @request_options(why=required_why_option)
 def discard(
-    config: Path,
-    pipeline: str,
-    source: str,
+    chosen: SourceChoice,
     letter: str | None,
     everything: bool,
     why: str,
@@ -263,12 +250,11 @@ def discard(
     The files and records stay out of the table; `dlq list --replayed` and `explain` show who closed
     them, when and why. It is a request.
     """
-    from blizzard_py.app.configuration import load_config
     from blizzard_py.app.letters import discard_letters
 
     if (letter is None) != everything:
         raise click.UsageError("give either --letter ID or --all")
-    loaded, where = load_config(config), (pipeline, source)
+    loaded, where = chosen.load(), chosen.where
     with following():
         done, result = discard_letters(loaded, where, letter, why, how)
     code = 0 if result is None else print_result(result, "")

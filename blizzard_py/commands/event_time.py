@@ -21,6 +21,7 @@ from blizzard_core.cli import (
 )
 from blizzard_core.text import counted, printable
 from blizzard_py.commands.options import (
+    SourceChoice,
     confirm,
     dry_run_option,
     moment_option,
@@ -112,7 +113,6 @@ def watermark() -> None:
 
 
 @watermark.command("advance", examples=(_EXAMPLE,))
-@config_argument
 @source_options(required=True)
 @click.option(
     "--to",
@@ -127,9 +127,7 @@ def watermark() -> None:
 @no_wait_option
 @take_over_option
 def advance(
-    config: Path,
-    pipeline: str,
-    source: str,
+    chosen: SourceChoice,
     to: float,
     why: str,
     yes: bool,
@@ -143,13 +141,12 @@ def advance(
     closed windows are shown first; this starts Spark. It is a request, which moves the watermark
     even without files. Exit codes: 1 refused, 7 no daemon has accepted the request yet; it stays.
     """
-    from blizzard_py.app.configuration import load_config
     from blizzard_py.app.event_state import operators_ending_by
     from blizzard_py.app.submit import RequestOrder, submit_and_follow
     from blizzard_py.edits.event_time import advance_watermark
     from blizzard_py.state.stream_state import moment
 
-    loaded, where = load_config(config), (pipeline, source)
+    loaded, where = chosen.load(), chosen.where
     to_ms = round(to * 1000)
     with closing(_query_of(loaded, where)) as found:
         parts, state = found.parts, found.load()

@@ -6,9 +6,9 @@ from pathlib import Path
 
 import click
 
-from blizzard_core.cli import command, config_argument, json_option, print_json, print_table
+from blizzard_core.cli import command, json_option, print_json, print_table
 from blizzard_core.text import counted, in_utc, printable
-from blizzard_py.commands.options import moment_option, source_options
+from blizzard_py.commands.options import SourceChoice, moment_option, source_options
 
 
 @command(
@@ -18,7 +18,6 @@ from blizzard_py.commands.options import moment_option, source_options
         "blizzard files config.yaml --to files.parquet # a row for each item, for duckdb or Spark",
     ),
 )
-@config_argument
 @source_options(required=False)
 @click.option(
     "--since",
@@ -34,9 +33,7 @@ from blizzard_py.commands.options import moment_option, source_options
 )
 @json_option
 def files(
-    config: Path,
-    pipeline: str | None,
-    source: str | None,
+    chosen: SourceChoice,
     since: float | None,
     to: Path | None,
     as_json: bool,
@@ -45,12 +42,11 @@ def files(
 
     A file that was tried twice, or ingested again, has a row for each batch. Writes nothing else.
     """
-    from blizzard_py.app.configuration import load_config
     from blizzard_py.app.file_table import rows_of, summarize, write_parquet
     from blizzard_py.app.operations import sources_of
 
-    loaded = load_config(config)
-    rows = rows_of(loaded, sources_of(loaded, pipeline, source), since)
+    loaded = chosen.load()
+    rows = rows_of(loaded, sources_of(loaded, chosen.pipeline, chosen.source), since)
     if to is not None:
         count = write_parquet(rows, to)
         if as_json:

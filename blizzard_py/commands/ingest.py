@@ -2,13 +2,12 @@
 
 from __future__ import annotations
 
-from pathlib import Path
 from typing import TYPE_CHECKING
 
 import click
 
-from blizzard_core.cli import command, config_argument
-from blizzard_py.commands.options import source_options
+from blizzard_core.cli import command
+from blizzard_py.commands.options import SourceChoice, source_options
 from blizzard_py.commands.reingest_options import (
     answer,
     assume_missing_option,
@@ -28,16 +27,13 @@ if TYPE_CHECKING:
         "blizzard ingest config.yaml ./raw/_hidden/1.txt ./raw/2.ndjson --json | jq .files",
     ),
 )
-@config_argument
-@click.argument("uris", metavar="URI...", nargs=-1, required=True)
 @source_options(required=False)
+@click.argument("uris", metavar="URI...", nargs=-1, required=True)
 @assume_missing_option
 @request_options()
 def ingest(
-    config: Path,
+    chosen: SourceChoice,
     uris: tuple[str, ...],
-    pipeline: str | None,
-    source: str | None,
     assume_missing: bool,
     why: str,
     how: Waits | None,
@@ -50,16 +46,15 @@ def ingest(
     table are skipped. The same command again follows its first request. Exit codes: 1 some are
     missing, refused or dead-lettered, 7 no daemon has accepted the request yet; it stays.
     """
-    from blizzard_py.app.configuration import load_config
     from blizzard_py.app.operations import files_by_source
     from blizzard_py.app.reingest import bring, not_requested
     from blizzard_py.app.submit import RequestOrder
 
-    loaded = load_config(config)
+    loaded, names = chosen.load(), (chosen.pipeline, chosen.source)
     options = {"assume_missing": True} if assume_missing else {}
     found: dict[str, ReingestResult] = {}
     with following():
-        for where, paths in files_by_source(loaded, uris, (pipeline, source)).items():
+        for where, paths in files_by_source(loaded, uris, names).items():
             order = RequestOrder("reingest", {"files": paths}, options, why)
             found["/".join(where)] = (
                 not_requested(paths)

@@ -6,12 +6,15 @@ import datetime as dt
 import os
 import sys
 from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+from functools import wraps
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import click
 from click.shell_completion import split_arg_string
 
+from blizzard_core.cli import config_argument
 from blizzard_core.errors import BlizzardError
 from blizzard_core.redact import redacted
 from blizzard_core.text import printable
@@ -84,8 +87,31 @@ def _sources(context: click.Context, _parameter: click.Parameter, typed: str) ->
     )
 
 
+@dataclass(frozen=True, slots=True)
+class SourceChoice:
+    """The configuration that a command names, and the source; without names all are meant."""
+
+    path: Path
+    pipeline: str | None
+    source: str | None
+
+    @property
+    def where(self) -> tuple[str, str]:
+        """The names of the source, for commands that require them."""
+        return self.pipeline or "", self.source or ""
+
+    def load(self) -> Config:
+        """Return the configuration. Raises `ConfigError`."""
+        from blizzard_py.app.configuration import load_config
+
+        return load_config(self.path)
+
+
 def source_options(*, required: bool) -> Callable[[Body], Body]:
-    """Return the options ``--pipeline`` and ``--source``, which default to all."""
+    """Return the argument ``CONFIG``, and the options ``--pipeline`` and ``--source``.
+
+    The function gets ``chosen``, a `SourceChoice`, in their place.
+    """
     every = None if required else "all"
 
     # Options are applied from the last to the first, as decorators are.
@@ -104,12 +130,20 @@ def source_options(*, required: bool) -> Callable[[Body], Body]:
             show_default=every or False,
             help="Pipeline name.",
         ),
+        config_argument,
     ]
 
     def decorate(function: Body) -> Body:
+        @wraps(function)
+        def with_choice(
+            *, config: Path, pipeline: str | None, source: str | None, **given: Any
+        ) -> Any:
+            return function(chosen=SourceChoice(config, pipeline, source), **given)
+
+        decorated: Body = with_choice
         for option in options:
-            function = option(function)
-        return function
+            decorated = option(decorated)
+        return decorated
 
     return decorate
 

@@ -3,14 +3,13 @@
 from __future__ import annotations
 
 from dataclasses import asdict
-from pathlib import Path
 from typing import TYPE_CHECKING
 
 import click
 
-from blizzard_core.cli import command, config_argument, json_option, print_json
+from blizzard_core.cli import command, json_option, print_json
 from blizzard_core.text import printable
-from blizzard_py.commands.options import dry_run_option, source_options
+from blizzard_py.commands.options import SourceChoice, dry_run_option, source_options
 
 if TYPE_CHECKING:
     from blizzard_py.edits.rename import Renamed
@@ -29,7 +28,6 @@ if TYPE_CHECKING:
         ),
     ),
 )
-@config_argument
 @source_options(required=True)
 @click.option(
     "--from",
@@ -45,9 +43,7 @@ if TYPE_CHECKING:
 @dry_run_option
 @json_option
 def rename(
-    config: Path,
-    pipeline: str,
-    source: str,
+    chosen: SourceChoice,
     old_id: str | None,
     moved_from: str | None,
     dry_run: bool,
@@ -60,12 +56,11 @@ def rename(
     again. Exit codes: 1 refused, 3 another writer took over.
     """
     from blizzard_py.app import operations
-    from blizzard_py.app.configuration import load_config
     from blizzard_py.app.event_time import refuse_edit
 
-    loaded = load_config(config)
-    refuse_edit(loaded, (pipeline, source), "a rename")
-    found = operations.rename_of(loaded, (pipeline, source), old_id, moved_from)
+    loaded, where = chosen.load(), chosen.where
+    refuse_edit(loaded, where, "a rename")
+    found = operations.rename_of(loaded, where, old_id, moved_from)
     done = found.plan() if dry_run else found.run()
     if as_json:
         print_json({**asdict(done), "dry_run": dry_run})

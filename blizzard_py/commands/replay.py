@@ -3,15 +3,14 @@
 from __future__ import annotations
 
 from dataclasses import asdict
-from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import click
 
-from blizzard_core.cli import command, config_argument, print_error, print_json
+from blizzard_core.cli import command, print_error, print_json
 from blizzard_core.redact import redacted
 from blizzard_core.text import counted, printable
-from blizzard_py.commands.options import moment_option, source_options
+from blizzard_py.commands.options import SourceChoice, moment_option, source_options
 from blizzard_py.commands.reingest_options import (
     Ordering,
     answer,
@@ -36,7 +35,6 @@ if TYPE_CHECKING:
         "blizzard replay config.yaml --refused --dry-run",
     ),
 )
-@config_argument
 @source_options(required=False)
 @click.option("--letter", metavar="ID", help="One object, by its id from `dlq list`.")
 @click.option("--all", "everything", is_flag=True, help="All present objects.")
@@ -63,9 +61,7 @@ if TYPE_CHECKING:
 @assume_missing_option
 @request_options(replaces=True)
 def replay(
-    config: Path,
-    pipeline: str | None,
-    source: str | None,
+    chosen: SourceChoice,
     letter: str | None,
     everything: bool,
     stage: str | None,
@@ -93,25 +89,24 @@ def replay(
     Exit codes: 1 some were refused or failed again, 7 no daemon has accepted the request yet; it
     stays.
     """
-    from blizzard_py.app.configuration import load_config, source_of
+    from blizzard_py.app.configuration import source_of
     from blizzard_py.app.event_time import refuse_rows
     from blizzard_py.app.operations import LetterFilter
 
-    loaded = load_config(config)
+    loaded, where = chosen.load(), chosen.where
     wanted = LetterFilter(letter, stage, reason, since)
     if refused:
         insists = assume_named or assume_missing
         if everything or replace or insists or from_source or wanted != LetterFilter():
             raise click.UsageError("--refused chooses files by --pipeline and --source alone")
         with following():
-            return _refused(config, loaded, (pipeline, source), why, how, as_json=as_json)
+            return _refused(chosen, loaded, why, how, as_json=as_json)
     if everything == (wanted != LetterFilter()):
         raise click.UsageError("give --all, or which: --letter, --stage, --reason, --since")
-    if pipeline is None or source is None:
+    if not all(where):
         raise click.UsageError(
             "give --pipeline and --source; both may be left out only with --refused"
         )
-    where = (pipeline, source)
     owner = Ordering(loaded, where, how, as_json)
     refuse_rows(loaded, where, "a replay")
     settings = source_of(loaded, where)
@@ -168,17 +163,11 @@ def _units(owner: Ordering, letter: str | None, why: str) -> int:
 
 
 def _refused(
-    path: Path,
-    config: Config,
-    names: tuple[str | None, str | None],
-    why: str,
-    how: Waits | None,
-    *,
-    as_json: bool,
+    chosen: SourceChoice, config: Config, why: str, how: Waits | None, *, as_json: bool
 ) -> int:
     from blizzard_py.app.refused_files import bring_refused
 
-    done, errors = bring_refused(path, config, names, why, how)
+    done, errors = bring_refused(chosen.path, config, (chosen.pipeline, chosen.source), why, how)
     codes = [0, *(error.exit_code for error in errors)]
     found: dict[str, ReingestResult] = {each.source: each.brought for each in done}
     if as_json:

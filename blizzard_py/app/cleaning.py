@@ -18,9 +18,8 @@ from blizzard_py.cleaning.lists import REMEMBERED_SECS, CleaningLists
 from blizzard_py.cleaning.removal import copy_file
 from blizzard_py.sources.context import SourceContext
 from blizzard_py.state.checkpoint_file import read_state
-from blizzard_py.state.cleaning_state import CleaningState
 from blizzard_py.state.journal import Journal
-from blizzard_py.state.source_state import SourceState, under_way
+from blizzard_py.state.source_state import CleaningState, SourceState, under_way
 
 _FORGOTTEN = (
     "it was cleaned more than a year ago, so its name may be forgotten, and it would be ingested"

@@ -28,8 +28,8 @@ from blizzard_py.cleaning.eligible import (
 )
 from blizzard_py.cleaning.lists import CleaningList, CleaningLists, Outcome
 from blizzard_py.cleaning.removal import refuse_same_place, remove_files
-from blizzard_py.state.cleaning_state import CleaningState
 from blizzard_py.state.journal import Journal
+from blizzard_py.state.source_state import CleaningState
 
 # Files of one list. A run holds up the source's polls: at 20 ms for each request these are 40 s if
 # files are deleted, 80 s if they are tagged. A copy reads each file twice and itself once.

@@ -10,7 +10,7 @@ from blizzard_core.storage.protocol import Storage
 from blizzard_core.table.committed import committed_versions, lost_folders
 from blizzard_py.cleaning.eligible import LogCheck, after_log, with_commit_check
 from blizzard_py.state.batch import Batch
-from blizzard_py.state.cleaning_state import CleaningState, CommitCheck
+from blizzard_py.state.source_state import CleaningState, CommitCheck
 
 
 def check_log(sink: Storage, state: CleaningState, concurrency: int) -> LogCheck:

@@ -20,8 +20,8 @@ from collections.abc import Collection, Iterable, Mapping
 from dataclasses import dataclass, replace
 
 from blizzard_core.text import counted, iso
-from blizzard_py.state.cleaning_state import CleaningState, CommitCheck
 from blizzard_py.state.journal import BatchDocument
+from blizzard_py.state.source_state import CleaningState, CommitCheck
 
 # Checks are at least this far apart. Files wait for up to a day longer than asked for.
 COMMIT_CHECK_SECS = 86_400.0

@@ -41,9 +41,8 @@ from blizzard_py.cleaning.lists import CLEANING_OUTCOMES, CleaningLists, Outcome
 from blizzard_py.requests.progress import is_over
 from blizzard_py.sources.context import SourceContext
 from blizzard_py.sources.protocol import CheckpointServices
-from blizzard_py.state.cleaning_state import CleaningState
 from blizzard_py.state.journal import Journal
-from blizzard_py.state.source_state import NO_BATCH, SourceState, under_way
+from blizzard_py.state.source_state import NO_BATCH, CleaningState, SourceState, under_way
 
 # An archived file takes some eight requests. At 20 ms each, 10,000 files an hour take up less than
 # half of the source's idle time, and nobody is in a hurry.

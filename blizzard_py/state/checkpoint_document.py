@@ -31,9 +31,9 @@ from blizzard_core.checkpoint.document import (
 from blizzard_core.checkpoint.writer_identity import Writer
 from blizzard_core.errors import StateError
 from blizzard_py.slices.units.state import check_units
-from blizzard_py.state.cleaning_state import CleaningState
 from blizzard_py.state.completeness import Completeness
 from blizzard_py.state.source_state import (
+    CleaningState,
     Identity,
     IssuedIds,
     KindState,

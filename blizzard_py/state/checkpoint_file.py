@@ -6,8 +6,9 @@ nobody mistakes a processed file in grace for a new one.
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import replace
+from typing import TypeVar
 
 from blizzard_core.checkpoint import document as checkpoint
 from blizzard_core.errors import StateError, Unavailable
@@ -28,6 +29,8 @@ from blizzard_py.state.ledger import Ledger
 from blizzard_py.state.processed_set import ProcessedSet, Segment
 from blizzard_py.state.source_state import IN, Identity, Position, SourceState, checkpoint_path
 from blizzard_py.state.state_paths import StatePaths, checkpoints
+
+T = TypeVar("T")
 
 # A segment may be replaced after the checkpoint was read. The checkpoint is read this often.
 _LOOKS = 5
@@ -84,56 +87,54 @@ def read_ledger(sink: Storage, source_id: str) -> Ledger:
     The owner may fold the journal while we read, and delete folded objects. The result is complete
     only if the checkpoint still lists the same segments afterwards.
     """
-    looks = _LOOKS
-    state = load_state(sink, source_id) or SourceState()
-    while True:
-        looks -= 1
+
+    def read(state: SourceState) -> Ledger:
         ledger = Ledger(sink, source_id)
+        ledger.load(state.names.ledger)
         flying = {batch.batch for batch in state.work.in_flight}
-        try:
-            ledger.load(state.names.ledger)
-            ledger.look(state.names.unfolded, flying, state.ids.last_batch)
-        except StateError:
-            if not looks:
-                raise
-            state = load_state(sink, source_id) or SourceState()
-            continue
-        now = load_state(sink, source_id) or SourceState()
-        if now.names.ledger == state.names.ledger:
-            return ledger
-        if not looks:
-            raise _too_fast(sink, source_id)
-        state = now
+        ledger.look(state.names.unfolded, flying, state.ids.last_batch)
+        return ledger
+
+    return _read_by_state(sink, source_id, read, lambda state: state.names.ledger)
 
 
 def read_names(sink: Storage, source_id: str) -> ProcessedSet:
     """Return the processed names of a source without a watermark.
 
-    The owner may merge segments while we read. A missing segment is lost only if the checkpoint
-    still lists it. Raises `StateError`, `StorageError`.
+    The owner may merge segments while we read. Raises `StateError`, `StorageError`.
     """
-    folder = StatePaths(source_id).processed
-    segments = _processed(sink, source_id)
+
+    def read(state: SourceState) -> ProcessedSet:
+        names = ProcessedSet(sink, StatePaths(source_id).processed)
+        names.load(state.names.processed or ())
+        return names
+
+    return _read_by_state(sink, source_id, read, lambda state: state.names.processed)
+
+
+def _read_by_state(
+    sink: Storage,
+    source_id: str,
+    read: Callable[[SourceState], T],
+    segments_of: Callable[[SourceState], Sequence[Segment] | None],
+) -> T:
+    """Return what is read beside a state, whose segments stay the same meanwhile.
+
+    A missing segment is lost only if the checkpoint still lists it.
+    """
+    state = load_state(sink, source_id) or SourceState()
     for _ in range(_LOOKS):
-        tracker = ProcessedSet(sink, folder)
+        before, found, problem = state, None, None
         try:
-            tracker.load(segments)
-        except StateError:
-            before, segments = segments, _processed(sink, source_id)
-            if segments == before:
-                raise
-        else:
-            return tracker
-    raise _too_fast(sink, source_id)
-
-
-def _processed(sink: Storage, source_id: str) -> tuple[Segment, ...]:
-    state = load_state(sink, source_id)
-    return () if state is None else state.names.processed or ()
-
-
-def _too_fast(sink: Storage, source_id: str) -> Unavailable:
-    return Unavailable(
+            found = read(state)
+        except StateError as error:
+            problem = error
+        state = load_state(sink, source_id) or SourceState()
+        if problem is not None and state == before:
+            raise problem
+        if found is not None and segments_of(state) == segments_of(before):
+            return found
+    raise problem or Unavailable(
         f"{sink.uri}/{checkpoint_path(source_id)}: changes faster than it can be read; try again"
     )
 

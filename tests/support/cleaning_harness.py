@@ -9,7 +9,7 @@ from typing import Any
 from blizzard_core.storage.protocol import is_hidden
 from blizzard_py.sources.context import SourceContext
 from blizzard_py.state.checkpoint_file import read_state
-from blizzard_py.state.cleaning_state import CleaningState
+from blizzard_py.state.source_state import CleaningState
 from tests.support.memory_store import MemoryStorage
 from tests.support.pipeline_harness import PipelineHarness
 

@@ -20,7 +20,7 @@ from blizzard_py.app.cleaning import preview, restore
 from blizzard_py.app.wiring import context_of
 from blizzard_py.cleaning.eligible import CleanableFile, cleaning_notes
 from blizzard_py.cleaning.lists import CleaningList, CleaningLists
-from blizzard_py.state.cleaning_state import CleaningState, CommitCheck
+from blizzard_py.state.source_state import CleaningState, CommitCheck
 from tests.support.cleaning_harness import DAY, DAY_SECS, FIRST, SECOND, CleaningHarness
 from tests.support.request_harness import explained
 

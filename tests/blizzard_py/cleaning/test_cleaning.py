@@ -24,8 +24,8 @@ from blizzard_py.cleaning.eligible import (
 from blizzard_py.cleaning.lists import CleaningLists
 from blizzard_py.job import FinishedFile, Outcome
 from blizzard_py.state.batch import Batch, BatchResults
-from blizzard_py.state.cleaning_state import CleaningState, CommitCheck
 from blizzard_py.state.journal import Journal
+from blizzard_py.state.source_state import CleaningState, CommitCheck
 from tests.support.memory_store import Died, MemoryStorage
 
 DAY = 86_400.0

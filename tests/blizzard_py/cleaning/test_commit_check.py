@@ -9,7 +9,7 @@ import pytest
 from blizzard_core.errors import NotFound, Unavailable
 from blizzard_py.cleaning.commit_check import check_commits
 from blizzard_py.state.batch import Batch, BatchResults, PlannedOutput
-from blizzard_py.state.cleaning_state import CleaningState, CommitCheck
+from blizzard_py.state.source_state import CleaningState, CommitCheck
 from tests.support.memory_store import MemoryStorage
 
 

@@ -22,10 +22,9 @@ from blizzard_py.ingest.source_cleaning import PAUSE_SECS
 from blizzard_py.state import ledger, processed_set
 from blizzard_py.state.checkpoint_document import state_from_json, state_to_json
 from blizzard_py.state.checkpoint_file import read_state
-from blizzard_py.state.cleaning_state import CleaningState, CommitCheck
 from blizzard_py.state.journal import Journal
 from blizzard_py.state.processed_set import Segment
-from blizzard_py.state.source_state import SourceState
+from blizzard_py.state.source_state import CleaningState, CommitCheck, SourceState
 from tests.support.cleaning_harness import (
     DAY,
     DAY_SECS,

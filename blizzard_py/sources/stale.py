@@ -160,8 +160,6 @@ def newer_work(state: SourceState, parts: SourceContext, world: World) -> str | 
         conflict = contradiction(state.ids.committed, world.record)
         if conflict is not None:
             return f"{FenceFile(parts.stores.sink, parts.id).where} says that {conflict}"
-    if not (state.ids.last_batch or _is_of_an_original(state)):
-        return None  # it was saved without its last batch
     return _later_batches(state, parts, world) or _later_attempts(state, parts)
 
 
@@ -289,17 +287,6 @@ def _check_journal(state: SourceState, parts: SourceContext) -> None:
         ledger.load(state.names.ledger)
         unfolded = ledger.not_folded(there)
         check_tally(expected, unfolded, journal.where)
-
-
-def _is_of_an_original(state: SourceState) -> bool:
-    """Return whether no batch of ours was ever begun on it, although files are done."""
-    has_begun = (
-        state.summary.totals.batches
-        or state.work.in_flight
-        or state.names.ledger
-        or state.position.reset_ts
-    )
-    return state.position.progress.state != "Initial" and not has_begun
 
 
 def _highest_of(millis: int) -> str:

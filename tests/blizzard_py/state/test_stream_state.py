@@ -90,21 +90,6 @@ def test_counts_add_up_and_the_newest_time_never_falls() -> None:
     assert (state.batch, state.max_event_time_ms) == (3, 500)
 
 
-def test_batch_history_of_an_older_release_loads() -> None:
-    stream = after(StreamState(query=query()), batch(1, state_rows=3), 107_000)
-    document = json.loads(
-        json.dumps(state_to_json(SourceState(kind=KindState(stream=stream)), 5.0))
-    )
-    [line] = document["stream"]["history"]
-    del line["times"], line["operators"]
-    document["stream"]["operators"] = [{"name": "stateStoreSave", "state_rows": 3}]
-    found = state_from_json(document, "here").kind.stream
-    assert found is not None
-    assert found.operators == (OperatorState("stateStoreSave", 3),)
-    assert found.history == (replace(batch(1, state_rows=3), max_event_time_ms=107_000),)
-    assert found.max_event_time_ms == 107_000
-
-
 def test_times_of_parts_are_those_of_all_rows() -> None:
     other = EventTimes(1, 80_000, 80_000, 80_000.0, (0, 0, 0, 0, 1, *[0] * 8))
     assert merge_times([TIMES, None, other]) == EventTimes(

@@ -25,7 +25,7 @@ from blizzard_core.threads import ThreadPool
 from blizzard_py.app.event_time import stream_to_json, watch_to_json
 from blizzard_py.app.request_listing import find_open_requests
 from blizzard_py.app.source_kinds import PlanOptions
-from blizzard_py.app.wiring import context_of, inferred_schema, kind_of, view_of, views
+from blizzard_py.app.wiring import context_of, infer_from_waiting, inferred_schema, kind_of, views
 from blizzard_py.dead_letters.reader import counted
 from blizzard_py.edits.checkpoint_store import CheckpointStore
 from blizzard_py.ingest.source_view import SourceView
@@ -76,10 +76,8 @@ def _schema_of(config: Config, name: str) -> dict[str, Any]:
             return describe_schema("inferred" if infers else "added", found.combine(stored), stored)
         if not infers:
             continue
-        worker = view_of(parts)
-        files = worker.discover(worker.load()).files
-        if files:
-            sampled = found.infer(files)
+        sampled = infer_from_waiting(parts, found)
+        if sampled is not None:
             return describe_schema("sample", found.combine(sampled), sampled)
     return describe_schema("unknown" if infers else "declared", declared)
 
@@ -296,14 +294,7 @@ def _spelling_notes(source: SourceView, state: SourceState) -> list[str]:
     ]
 
 
-_LAG_UNKNOWN = {
-    "secs": None,
-    "files": None,
-    "complete": False,
-    "apart": None,
-    "ignored": None,
-    "error": None,
-}
+_LAG_UNKNOWN = {**dict.fromkeys(("secs", "files", "apart", "ignored", "error")), "complete": False}
 
 
 def _lag_of(source: SourceView, state: SourceState) -> dict[str, Any]:

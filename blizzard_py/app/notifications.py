@@ -76,16 +76,15 @@ class Notifications:
 def _by_queue(
     sources: Sequence[SourceContext],
 ) -> Iterator[tuple[NotificationSettings, SourceSettings, list[HintInbox]]]:
-    found: dict[tuple[str, str | None], list[SourceContext]] = {}
+    found: dict[
+        tuple[str, str | None], tuple[NotificationSettings, SourceSettings, list[HintInbox]]
+    ] = {}
     for parts in sources:
-        settings = parts.files.notifications if parts.hints is not None else None
-        if settings is not None:
-            found.setdefault((settings.uri, settings.token), []).append(parts)
-    for same in found.values():
-        first = same[0].files
-        inboxes = [parts.hints for parts in same if parts.hints is not None]
-        if first.notifications is not None:
-            yield first.notifications, first, inboxes
+        settings = parts.files.notifications
+        if settings is not None and parts.hints is not None:
+            same = found.setdefault((settings.uri, settings.token), (settings, parts.files, []))
+            same[2].append(parts.hints)
+    yield from found.values()
 
 
 def _same(queue: Queue) -> Queue:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
+from contextlib import suppress
 from itertools import islice
 from typing import TYPE_CHECKING
 
@@ -13,14 +14,13 @@ from blizzard_core.storage.opening import is_local_file
 from blizzard_core.storage.protocol import Entry, is_hidden
 from blizzard_py.app.wiring import (
     context_of,
+    infer_from_waiting,
     inferred_schema,
     ingest_settings,
     of_all_sources,
     query_columns,
-    view_of,
     views,
 )
-from blizzard_py.ingest.inferred_schema import InferredSchema, StoredSchema
 from blizzard_py.job import IngestSettings
 from blizzard_py.sources.cold_start import check_cold_start
 from blizzard_py.sources.context import SourceContext
@@ -154,22 +154,14 @@ def _inferred(
         stored = schema.read_stored()
     except StorageError:  # out of reach from here, as its table is, which is told
         return settings
-    found = stored or (_sampled(parts, schema) if pipeline.schema_.infer else None)
+    found = stored
+    if pipeline.schema_.infer and stored is None:
+        # What is wrong with the source or its state is for `plan` and `run` to tell.
+        with suppress(BlizzardError):
+            found = infer_from_waiting(parts, schema)
     if found is None:
         return None if pipeline.schema_.infer else settings
     return settings.with_fields(schema.combine(found))
-
-
-def _sampled(parts: SourceContext, schema: InferredSchema) -> StoredSchema | None:
-    """Infer columns from the waiting files; None without any, or if unreachable."""
-    worker = view_of(parts)
-    try:
-        files = worker.discover(worker.load()).files
-        return schema.infer(files) if files else None
-    except BlizzardError:  # of the source or its state: that is for `plan` and `run` to tell
-        return None
-    finally:
-        worker.close()
 
 
 def _made_by_queries(

@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import time
 from collections.abc import Callable, Iterator, Mapping, Sequence
+from contextlib import closing
 from dataclasses import replace
 from functools import partial
 from typing import TYPE_CHECKING
@@ -53,7 +54,7 @@ if TYPE_CHECKING:
 
     from blizzard_py.connections.query_spec import QuerySpec
     from blizzard_py.engines.spark.engine import SparkEngine
-    from blizzard_py.ingest.inferred_schema import InferredSchema
+    from blizzard_py.ingest.inferred_schema import InferredSchema, StoredSchema
     from blizzard_py.sources.activity import SourceActivity
 
 DLQ_FOLDER = join(STATE_FOLDER, "dlq")
@@ -358,6 +359,13 @@ def _watchable(
         return found
 
     return checked
+
+
+def infer_from_waiting(parts: SourceContext, schema: InferredSchema) -> StoredSchema | None:
+    """Return what the files that wait would make of a schema; None without any."""
+    with closing(view_of(parts)) as found:
+        files = found.discover(found.load()).files
+        return schema.infer(files) if files else None
 
 
 def inferred_schema(

@@ -119,28 +119,19 @@ def target(wanted: Wanted, environment: Mapping[str, str]) -> StarterTarget:
 
 def _table(driver: str, uri: str, table: str, environment: Mapping[str, str]) -> StarterTarget:
     pipeline = name_from(table.partition("{")[0].strip("/").replace("/", "."), "rows")
+    block: dict[str, Any] = {"driver": driver, "uri": uri}
     if driver in LAKES:
         name = name_from(uri.rstrip("/").rpartition("/")[2], "lake")
-        return StarterTarget(
-            name, pipeline, {"driver": driver, "uri": uri}, _source(name, pipeline, table)
-        )
-    if driver == "sqlite":
+    elif driver == "sqlite":
         name = name_from(uri.rpartition("/")[2].partition(".")[0], "sqlite")
-        return StarterTarget(
-            name, pipeline, {"driver": driver, "uri": uri}, _source(name, pipeline, table)
-        )
-    plain, password = _without_password(uri)
-    name = name_from(plain.partition("?")[0].rpartition("/")[2], driver)
-    block: dict[str, Any] = {"driver": driver, "uri": plain}
-    variable = _VARIABLES[driver]
-    secret = password or environment.get(variable, "")
-    if secret:
-        block["password"] = Secret(variable, secret)
-    return StarterTarget(name, pipeline, block, _source(name, pipeline, table))
-
-
-def _source(name: str, pipeline: str, table: str) -> dict[str, Any]:
-    return {"kind": "table", "id": f"{name}-{pipeline}", "connection": name, "table": table}
+    else:
+        block["uri"], password = _without_password(uri)
+        name = name_from(block["uri"].partition("?")[0].rpartition("/")[2], driver)
+        variable = _VARIABLES[driver]
+        if secret := password or environment.get(variable, ""):
+            block["password"] = Secret(variable, secret)
+    source = {"kind": "table", "id": f"{name}-{pipeline}", "connection": name, "table": table}
+    return StarterTarget(name, pipeline, block, source)
 
 
 def _without_password(uri: str) -> tuple[str, str]:

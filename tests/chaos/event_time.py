@@ -20,6 +20,7 @@ from typing import Any
 
 from blizzard_core.errors import EngineError
 from blizzard_py.engines.spark.engine import SparkEngine
+from tests.chaos.console import say, say_counts
 from tests.support.event_time_harness import EAGER_SNAPSHOTS, TUMBLING, EventTimeHarness
 from tests.support.event_time_oracle import BASE, Oracle, row, windows_of
 from tests.support.join_oracle import JoinOracle, joined_rows, joining
@@ -224,20 +225,14 @@ def main() -> int:
             try:
                 counts += run_stream(folder, engine, seed, options.joins)
             except BaseException as error:
-                _say(f"FAILED, seed {seed}: {error}\nwhat is left is in {folder}")
+                say(f"FAILED, seed {seed}: {error}\nwhat is left is in {folder}")
                 return 1
             shutil.rmtree(folder)
     finally:
         engine.stop()
     counts["seconds"] = round(time.monotonic() - began)
-    for what, count in counts.items():
-        _say(f"{count:9,}  {what}")
+    say_counts(counts)
     return 0
-
-
-def _say(text: str) -> None:
-    sys.stdout.write(f"{text}\n")
-    sys.stdout.flush()
 
 
 if __name__ == "__main__":

@@ -6,7 +6,7 @@ made by threads or until a process is killed, so it is nearly the same for one s
 Every round a writer drops files in random order and holds some back for later, and
 then Penguins run, each of which may die before or after any write, lose the answer
 to a write that was applied, or meet a store that does not answer. A second one (a
-twin, or a backfill with an ``app_id`` of its own) commits in the middle of the
+twin, or a another with an ``app_id`` of its own) commits in the middle of the
 first one's commit, and so do OPTIMIZE, log checkpoints and the loss of the mirror. Now
 and then a whole process is started and killed with SIGKILL.
 
@@ -24,30 +24,22 @@ from __future__ import annotations
 import argparse
 import os
 import random
-import signal
-import subprocess
-import sys
 import tempfile
 import threading
 import time
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable
 from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Any
 
 import pyarrow as pa
-import yaml
 from deltalake import DeltaTable
 
-from blizzard_core.errors import BlizzardError, Unavailable
-from blizzard_core.settings.document import Config
 from blizzard_core.storage.opening import delta_options
-from blizzard_core.storage.protocol import ListingPage, NameTest, Range, Storage
-from penguin_py.delta.table import DeltaLog
-from penguin_py.pipeline import TablePipeline
+from tests.chaos.console import say, say_counts
+from tests.chaos.faults import Faults
+from tests.chaos.penguins import Penguins, has_table, killed
 from tests.support.fault_proxy import FaultProxy, Lost, fault_proxy
-from tests.support.faulty_log import around
-from tests.support.flat_settings import nested
 from tests.support.s3_server import S3Server, s3_server
 from tests.support.table_harness import TableHarness, footer_pool
 
@@ -63,96 +55,14 @@ S3_SETTINGS = {**SETTINGS, "reconcile_interval": "5m", "optimize": {"interval": 
 DAYS = 6
 
 
-class Killed(BaseException):
-    """Death of the process; nothing handles it."""
-
-
 @dataclass
-class Faults:
-    """A random choice, for each step, whether and how it fails."""
-
-    chance: random.Random
-    rate: float
-    deaths: int = 0
-    lost: int = 0
-    refused: int = 0
-
-    def around(self, action: Callable[[], Any], lost: Exception) -> Any:
-        """Run it; die before or after it, or lose its answer."""
-        draw = self.chance.random()
-        if draw < self.rate:
-            self.deaths += 1
-            raise Killed
-        if draw < 1.5 * self.rate:
-            self.refused += 1
-            raise lost
-        found = action()
-        draw = self.chance.random()
-        if draw < self.rate:
-            self.deaths += 1
-            raise Killed
-        if draw < 2 * self.rate:
-            self.lost += 1
-            raise lost
-        return found
-
-    def before(self) -> None:
-        """Let a request that only reads fail: the store does not answer."""
-        if self.chance.random() < self.rate / 12:
-            self.refused += 1
-            raise Unavailable("no answer")
-
-
-class Unreliable:
-    """A storage with faults in all that Penguin asks of it."""
-
-    def __init__(self, inner: Storage, faults: Faults) -> None:
-        self._inner = inner
-        self._faults = faults
-
-    def __getattr__(self, name: str) -> object:
-        return getattr(self._inner, name)
-
-    def list_range(self, after: str, until: str | None) -> Iterator[ListingPage]:
-        self._faults.before()
-        return self._inner.list_range(after, until)
-
-    def list_ranges(
-        self, ranges: Sequence[Range], may_be_wanted: NameTest | None = None
-    ) -> Iterator[ListingPage] | None:
-        self._faults.before()
-        return self._inner.list_ranges(ranges, may_be_wanted)
-
-    def read(self, path: str) -> bytes:
-        self._faults.before()
-        return self._inner.read(path)
-
-    def read_range(self, path: str, start: int, end: int) -> bytes:
-        self._faults.before()
-        return self._inner.read_range(path, start, end)
-
-    def put_atomic(self, path: str, data: bytes) -> None:
-        self._faults.around(lambda: self._inner.put_atomic(path, data), Unavailable("no answer"))
-
-
-@dataclass
-class Chaos:
+class Chaos(Penguins):
     """One run over a table of its own."""
 
-    world: TableHarness
-    arrivals: random.Random  # of files alone: what comes depends on nothing that went wrong
-    chance: random.Random
-    faults: Faults
-    process_rate: float
+    process_rate: float = 0.0
     rows: int = 0
     held: list[tuple[str, pa.Table | bytes, str | None]] = field(default_factory=list)
-    penguins: dict[str, TablePipeline | None] = field(default_factory=dict)
-    counts: dict[str, int] = field(default_factory=dict)
-
     proxy: FaultProxy | None = None
-
-    def count(self, what: str) -> None:
-        self.counts[what] = self.counts.get(what, 0) + 1
 
     def round(self) -> None:
         """Let files arrive and give each running Penguin a few turns."""
@@ -160,12 +70,11 @@ class Chaos:
         jumps = [0, 5, 60, 200, 400, 1500] if self.proxy is None else [0, 1, 5, 30, 60]
         self.world.now += self.chance.choice(jumps)
         if self.chance.random() < self.process_rate:
-            self.kill_a_process()
+            killed(self.reached(), self.chance.uniform(0, 1), own_prefixes=[""], **self.settings)
+            self.counts["processes killed"] += 1
         for _ in range(self.chance.randrange(1, 5)):
-            self.turn(self.chance.choice(["live", "twin", "backfill"]), depth=0)
-        if self.chance.random() < 0.05:
-            self.world.storage.delete("_penguin/events_checkpoint.json")
-            self.count("mirrors lost")
+            self.turn(self.chance.choice(["live", "twin", "other"]))
+        self.maybe_lose_the_mirror()
 
     def write(self) -> None:
         """Make files, hold some back, and drop the others in random order."""
@@ -198,78 +107,18 @@ class Chaos:
             if self.proxy is None:
                 os.utime(Path(self.world.uri, path), (self.world.now, self.world.now))
 
-    def turn(self, name: str, depth: int) -> None:
-        """Run one cycle of one Penguin; start it again if it dies."""
-        penguin = self.penguins.get(name) or self.start(name, depth)
-        self.penguins[name] = None  # not to be entered again from within its own commit
-        try:
-            penguin.cycle(threading.Event())
-        except Killed:
-            self.count("deaths")
-            return
-        except BlizzardError as error:
-            if not error.retryable:
-                raise
-            self.count("errors")
-        self.penguins[name] = penguin
-
-    def start(self, name: str, depth: int) -> TablePipeline:
-        more: dict[str, Any] = {"app_id": "events-backfill"} if name == "backfill" else {}
-        table = self.on_the_wire().table(**self.settings, **more)
-        storage: Any = Unreliable(self.on_the_wire().storage, self.faults)
-        log = DeltaLog(table, storage, self.world.pool)
-
-        def commit(write: Callable[[], None]) -> None:
-            if depth < 2 and self.chance.random() < 0.3:
-                self.interfere(name, depth)
-            self.faults.around(write, OSError("the answer was lost"))
-
-        around(log, commit)
-        return self.world.penguin_on(table, storage, log)
-
-    @property
-    def settings(self) -> dict[str, Any]:
-        return SETTINGS if self.proxy is None else S3_SETTINGS
-
-    def on_the_wire(self) -> TableHarness:
-        """Return the table as a Penguin reaches it."""
+    def reached(self) -> TableHarness:
         if self.proxy is None:
             return self.world
         options = {**self.world.options, "AWS_ENDPOINT_URL": self.proxy.endpoint}
         return replace(self.world, options=options)
 
-    def interfere(self, name: str, depth: int) -> None:
+    def between(self, name: str, depth: int) -> None:
         """Commit as another writer between this Penguin's plan and its commit."""
-        if self.chance.random() < 0.3 and self.table_exists():
+        if self.chance.random() < 0.3 and has_table(self.world):
             self.world.delta().optimize.compact()
-            self.count("compactions")
-        other = self.chance.choice([n for n in ("live", "twin", "backfill") if n != name])
-        if self.penguins.get(other) is not None or depth == 0:
-            self.turn(other, depth + 1)
-            self.count("interleaved")
-
-    def table_exists(self) -> bool:
-        return self.world.storage.stat(f"_delta_log/{0:020d}.json") is not None
-
-    def kill_a_process(self) -> None:
-        """Run a real process on the same table and kill it at a random moment."""
-        place = self.on_the_wire()
-        where = {"table_uri": place.uri, "storage_options": place.options}
-        block = {**where, "own_prefixes": [""], **self.settings}
-        document = {
-            "tables": {"events": {**block, "poll_interval": "10ms"}},
-            "global": {"poll_jitter": 0},
-        }
-        with tempfile.NamedTemporaryFile("w", suffix=".yaml") as config:
-            yaml.safe_dump(nested(Config, document), config)
-            config.flush()
-            with subprocess.Popen(
-                [sys.executable, "-m", "penguin_py", "run", config.name, "--log-level", "error"],
-                stderr=subprocess.DEVNULL,
-            ) as process:
-                time.sleep(self.chance.uniform(0.3, 1.5 if self.proxy is None else 4))
-                process.send_signal(signal.SIGKILL)
-        self.count("processes killed")
+            self.counts["compactions"] += 1
+        self.let_another_act(name, depth)
 
     def finish(self) -> None:
         """Let all files arrive, end the faults, and pass two intervals of the sweep."""
@@ -342,13 +191,14 @@ def _run(
     world: TableHarness, rounds: int, seed: int, process_rate: float, proxy: FaultProxy | None
 ) -> dict[str, int]:
     arrivals, chance = random.Random(f"{seed} arrivals"), random.Random(seed)
-    chaos = Chaos(world, arrivals, chance, Faults(chance, 0.06), process_rate, proxy=proxy)
+    settings = SETTINGS if proxy is None else S3_SETTINGS
+    faults = Faults(chance, 0.01)
+    chaos = Chaos(world, arrivals, chance, faults, settings, process_rate=process_rate, proxy=proxy)
     for _ in range(rounds):
         chaos.round()
     chaos.finish()
     chaos.check()
-    faults = chaos.faults
-    return {**chaos.counts, "answers lost": faults.lost, "requests refused": faults.refused}
+    return {**chaos.counts, "deaths": faults.deaths, "answers lost": faults.lost}
 
 
 def main() -> None:
@@ -358,8 +208,7 @@ def main() -> None:
     parser.add_argument("--store", choices=["local", "s3"], default="local")
     parser.add_argument("--kill-rate", type=float, default=0.1, help="rounds with a real SIGKILL")
     options = parser.parse_args()
-    sys.stdout.write(f"seed {options.seed}, {options.rounds} rounds\n")
-    sys.stdout.flush()
+    say(f"seed {options.seed}, {options.rounds} rounds")
     how = (options.rounds, options.seed, options.kill_rate)
     if options.store == "s3":
         with s3_server() as server:
@@ -367,8 +216,7 @@ def main() -> None:
     else:
         with tempfile.TemporaryDirectory() as folder:
             found = run(Path(folder), *how)
-    for what, count in sorted(found.items()):
-        sys.stdout.write(f"{count:7,}  {what}\n")
+    say_counts(found)
 
 
 if __name__ == "__main__":

@@ -3,26 +3,20 @@
 from __future__ import annotations
 
 import random
-import signal
-import subprocess
-import sys
-import tempfile
 from collections.abc import Container
 from contextlib import suppress
 from dataclasses import replace
 from pathlib import Path
 
 import pytest
-import yaml
 from deltalake.exceptions import DeltaError
 
 from blizzard_core.handover.groups import Group
-from blizzard_core.settings.document import Config
 from penguin_py.delta import writer
 from penguin_py.groups.group_planner import GroupPlanner, Removals
 from penguin_py.model import TableState
-from tests.chaos.replacing.run import run
-from tests.support.flat_settings import nested
+from tests.chaos.penguins import has_table, killed
+from tests.chaos.replacing.history import run
 from tests.support.group_publisher import Publisher, reading, unit
 from tests.support.s3_server import S3Server
 from tests.support.table_harness import HARNESSES, TableHarness, footer_pool
@@ -83,27 +77,10 @@ def test_killed_processes_apply_each_group_once(
                 source.group([rows], replace=[reading("p_s", key, 0)])
                 expected[key] = number
             killed(world, chance.uniform(0, 0.8))
-            if world.storage.stat(f"_delta_log/{0:020d}.json") is not None:
+            if has_table(world):
                 with suppress(DeltaError):  # a request of the dead one that is applied only now
                     world.delta().optimize.compact()
         world.run()
         found = {row["_unit"]: row["id"] for row in world.rows()}
         assert found == {unit("p_s", key, 0): number for key, number in expected.items()}
         assert len(world.rows()) == 2
-
-
-def killed(world: TableHarness, secs: float) -> None:
-    """Run a real Penguin on the table and kill it with SIGKILL after so many seconds."""
-    table = {"table_uri": world.uri, "storage_options": world.options, "poll_interval": "10ms"}
-    document = {"tables": {"events": table}, "global": {"poll_jitter": 0}}
-    with tempfile.NamedTemporaryFile("w", suffix=".yaml") as config:
-        yaml.safe_dump(nested(Config, document), config)
-        config.flush()
-        with subprocess.Popen(
-            [sys.executable, "-m", "penguin_py", "run", config.name], stderr=subprocess.PIPE
-        ) as process:
-            assert process.stderr is not None
-            assert any(b'"started"' in line for line in process.stderr)
-            with suppress(subprocess.TimeoutExpired):
-                process.wait(secs)
-            process.send_signal(signal.SIGKILL)

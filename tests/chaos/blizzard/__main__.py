@@ -13,6 +13,7 @@ from pathlib import Path
 from tests.chaos.blizzard.fleet import Trouble
 from tests.chaos.blizzard.pace import Pace
 from tests.chaos.blizzard.run import planned, run_local, run_s3
+from tests.chaos.console import say, say_counts
 from tests.support.s3_server import s3_server
 
 
@@ -25,7 +26,7 @@ def main() -> int:
     options = parser.parse_args()
     plan = planned(options.minutes * 60, options.seed, Pace(grace=options.grace))
     folder = Path(tempfile.mkdtemp(prefix="blizzard-chaos-"))
-    _say(f"seed {plan.seed}, {options.minutes:g} minutes, {options.store}, in {folder}")
+    say(f"seed {plan.seed}, {options.minutes:g} minutes, {options.store}, in {folder}")
     began = time.monotonic()
     try:
         if options.store == "s3":
@@ -34,18 +35,12 @@ def main() -> int:
         else:
             counts = run_local(folder, plan)
     except Trouble as trouble:
-        _say(f"FAILED, {trouble}\nwhat is left is in {folder}")
+        say(f"FAILED, {trouble}\nwhat is left is in {folder}")
         return 1
     shutil.rmtree(folder)
     counts["seconds"] = round(time.monotonic() - began)
-    for what, count in counts.items():
-        _say(f"{count:9,}  {what}")
+    say_counts(counts)
     return 0
-
-
-def _say(text: str) -> None:
-    sys.stdout.write(f"{text}\n")
-    sys.stdout.flush()
 
 
 if __name__ == "__main__":

@@ -5,7 +5,6 @@ from __future__ import annotations
 import argparse
 import contextlib
 import random
-import sys
 import tempfile
 import time
 from collections import Counter
@@ -15,6 +14,7 @@ from concurrent.futures import Executor
 import pytest
 
 from blizzard_core.errors import BlizzardError
+from tests.chaos.console import say, say_counts
 from tests.chaos.keyed.delta import play_on_delta
 from tests.chaos.keyed.every_request import STORIES, die_at_every_request
 from tests.chaos.keyed.large import play_large
@@ -52,21 +52,14 @@ def main() -> None:
             notice(pool, options.histories)
         elif options.large:
             with place(server) as (uri, more):
-                say(play_large(uri, pool, more))
+                say_counts(play_large(uri, pool, more))
         elif options.deaths:
             for name in STORIES:
                 with place(server) as (uri, more):
-                    say(die_at_every_request(name, uri, pool, more))
+                    say_counts(die_at_every_request(name, uri, pool, more))
         else:
-            sys.stdout.write(f"seed {options.seed}, {options.histories} histories\n")
-            say(play_all(options.store, server, pool, options.seed, options.histories))
-
-
-def say(counts: Counter[str]) -> None:
-    for what, count in sorted(counts.items()):
-        sys.stdout.write(f"{count:9,}  {what}\n")
-    sys.stdout.write("all equal\n")
-    sys.stdout.flush()
+            say(f"seed {options.seed}, {options.histories} histories")
+            say_counts(play_all(options.store, server, pool, options.seed, options.histories))
 
 
 def play_all(
@@ -83,12 +76,11 @@ def play_all(
                 with place(server) as (uri, more):
                     counts += play_on_delta(uri, pool, seed, more)
         except BaseException:
-            sys.stdout.write(f"seed {seed}\n")
+            say(f"seed {seed}")
             raise
         if time.monotonic() - told > 60:
             told = time.monotonic()
-            sys.stdout.write(f"{seed + 1 - first:9,}  equal so far\n")
-            sys.stdout.flush()
+            say(f"{seed + 1 - first:9,}  equal so far")
     return counts
 
 
@@ -112,8 +104,7 @@ def notice(pool: Executor, histories: int) -> None:
                         told = str(error).splitlines()[0] if str(error) else type(error).__name__
                         found = f"{seed:5}  {told[:80]}"
                         break
-            sys.stdout.write(f"{kind:7} {mutant.__name__:32} {found}\n")
-            sys.stdout.flush()
+            say(f"{kind:7} {mutant.__name__:32} {found}")
 
 
 if __name__ == "__main__":

@@ -24,9 +24,11 @@ from penguin_py.keyed import changes as feed
 from penguin_py.keyed.merger import Merger
 from penguin_py.keyed.pipeline import KeyedPipeline
 from penguin_py.settings import KeyedTable, Table
+from tests.chaos.faults import Faults, faulty
 from tests.chaos.keyed.model import DELETES, IDS, Changes, by_key, reduce
-from tests.chaos.replacing.faults import Faults, Killed, faulty
+from tests.chaos.penguins import has_table
 from tests.support.faulty_log import around
+from tests.support.memory_store import Died
 from tests.support.table_harness import TableHarness
 
 Between = Callable[[], None]
@@ -104,7 +106,7 @@ class KeyedWorld:
         return self.current.rows()
 
     def has_current(self) -> bool:
-        return self.current.storage.stat(f"_delta_log/{0:020d}.json") is not None
+        return has_table(self.current)
 
     def clean_log(self) -> None:
         """Clean the change log up and vacuum the table, as others do."""
@@ -306,7 +308,7 @@ class _History:
         """Let a Penguin act until it ends, dies, or meets an error."""
         try:
             action()
-        except Killed:
+        except Died:
             self.counts["rebuilds killed"] += self.is_being_rebuilt
             self.depth = 0
         except BlizzardError as error:

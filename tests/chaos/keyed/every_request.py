@@ -14,8 +14,9 @@ import pyarrow as pa
 import pytest
 
 from blizzard_core.errors import BlizzardError
+from tests.chaos.faults import Faults
 from tests.chaos.keyed.delta import KeyedWorld, keyed_table
-from tests.chaos.replacing.faults import Faults, Killed
+from tests.support.memory_store import Died
 
 Values = tuple[Any, Any, str, Any]
 
@@ -79,7 +80,7 @@ class FaultAt(Faults):
         self.steps += 1
         if self.steps - 1 == self.at:
             self.deaths += 1
-            raise Killed
+            raise Died
 
 
 def interrupted(world: KeyedWorld, tell: Callable[[KeyedWorld], None], at: int) -> FaultAt:
@@ -87,7 +88,7 @@ def interrupted(world: KeyedWorld, tell: Callable[[KeyedWorld], None], at: int) 
     found = world.faults = FaultAt(at)
     try:
         tell(world)
-    except Killed:
+    except Died:
         pass
     except BlizzardError as error:
         if not error.retryable:

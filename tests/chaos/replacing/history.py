@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import json
 import random
-import threading
 from collections.abc import Callable
 from dataclasses import dataclass, field
 from pathlib import Path
@@ -14,36 +13,26 @@ import duckdb
 import pyarrow as pa
 from deltalake import DeltaTable, write_deltalake
 
-from blizzard_core.errors import BlizzardError
-from penguin_py.delta.table import DeltaLog
-from penguin_py.pipeline import TablePipeline
-from tests.chaos.replacing.faults import Faults, Killed, faulty
+from tests.chaos.faults import Faults
+from tests.chaos.penguins import Penguins, has_table
 from tests.chaos.replacing.model import Model, Source
-from tests.support.faulty_log import around
 from tests.support.group_publisher import Publisher, reading, unit
-from tests.support.table_harness import TableHarness
+from tests.support.table_harness import TableHarness, footer_pool
 
 KEYS = ("a", "b", "c/%2F", "ü😀")
 SOURCES = ("p_one", "p_two")
 SETTINGS: dict[str, Any] = {"delta_checkpoint_interval": 7, "reconcile_interval": "5m"}
 STEPS = 24
+RATE = 0.01
 
 
 @dataclass
-class History:
+class History(Penguins):
     """One run over a table of its own."""
 
-    world: TableHarness
-    arrivals: random.Random  # of groups and files alone: they depend on nothing that went wrong
-    chance: random.Random
-    faults: Faults
-    # How often something comes between a Penguin's look and its commit.
-    between_rate: float = 0.3
     numbers: int = 0
     held: list[Callable[[], None]] = field(default_factory=list)
-    penguins: dict[str, TablePipeline | None] = field(default_factory=dict)
     normal: set[int] = field(default_factory=set)
-    counts: dict[str, int] = field(default_factory=dict)
 
     def __post_init__(self) -> None:
         self.model = Model({name: Source(name) for name in SOURCES})
@@ -57,9 +46,6 @@ class History:
         self.check()
         return {**self.counts, "deaths": self.faults.deaths, "answers lost": self.faults.lost}
 
-    def count(self, what: str, more: int = 1) -> None:
-        self.counts[what] = self.counts.get(what, 0) + more
-
     def step(self) -> None:
         self.world.now += self.chance.choice([0, 1, 30, 400])
         for _ in range(self.arrivals.randrange(3)):
@@ -71,10 +57,8 @@ class History:
         while self.held and self.chance.random() < 0.8:
             self.held.pop(0)()
         for _ in range(self.chance.randrange(1, 4)):
-            self.turn(self.chance.choice(["live", "live", "twin", "other"]), depth=0)
-        if self.chance.random() < 0.05:
-            self.world.storage.delete("_penguin/events_checkpoint.json")
-            self.count("mirrors lost")
+            self.turn(self.chance.choice(["live", "live", "twin", "other"]))
+        self.maybe_lose_the_mirror()
 
     def number(self) -> int:
         self.numbers += 1
@@ -99,7 +83,7 @@ class History:
         ids = [f"{name}/{publisher.seq + 1}/1/{number}" for number in range(len(files))]
         group = publisher.group(files, ids=ids, replace=[reading(name, key, low)], put=False)
         self.held.append(lambda: publisher.put(group))
-        self.count("groups")
+        self.counts["groups"] += 1
 
     def arrive(self) -> None:
         """Put a file without units, as other sources do."""
@@ -109,7 +93,7 @@ class History:
 
     def interfere(self) -> None:
         """Another engine appends, compacts or deletes; or the log is cleaned up."""
-        if self.world.storage.stat(f"_delta_log/{0:020d}.json") is None:
+        if not has_table(self.world):
             return
         what = self.chance.choice(["append", "compact", "compact", "compact", "delete"])
         table = self.world.delta()
@@ -126,7 +110,7 @@ class History:
                 raise AssertionError("a delete did not delete")
             self.model.deleted.setdefault(doomed, table.version())
             self.deleted_early(doomed)
-        self.count(f"{what}s")
+        self.counts[f"{what}s"] += 1
 
     def all_ids(self, version: int) -> list[list[int]]:
         return list(self.found(version).values())
@@ -139,43 +123,11 @@ class History:
         else:
             self.normal.discard(number)
 
-    def turn(self, name: str, depth: int) -> None:
-        """Run one cycle of one Penguin; start it again if it dies."""
-        penguin = self.penguins.get(name) or self.start(name, depth)
-        self.penguins[name] = None  # not to be entered again from within its own commit
-        try:
-            penguin.cycle(threading.Event())
-        except Killed:
-            return
-        except BlizzardError as error:
-            if not error.retryable:
-                raise
-            self.count("errors")
-        self.penguins[name] = penguin
-
-    def start(self, name: str, depth: int) -> TablePipeline:
-        more: dict[str, Any] = {"app_id": "events-other"} if name == "other" else {}
-        table = self.world.table(**SETTINGS, **more)
-        storage = faulty(self.world.storage, self.faults)
-        log = DeltaLog(table, storage, self.world.pool)
-
-        def commit(write: Callable[[], None]) -> None:
-            if depth < 2 and self.chance.random() < self.between_rate:
-                self.between(name, depth)
-            self.faults.around(write, lambda: OSError("the answer was lost"))
-
-        around(log, commit)
-        return self.world.penguin_on(table, storage, log)
-
     def between(self, name: str, depth: int) -> None:
-        """Act between a Penguin's planning and its commit."""
-        self.count("interleaved")
         if self.chance.random() < 0.7:
             self.interfere()
         else:
-            other = self.chance.choice([n for n in ("live", "twin", "other") if n != name])
-            if depth == 0:
-                self.turn(other, depth + 1)
+            self.let_another_act(name, depth)
 
     def finish(self) -> None:
         """Let all files arrive and end the faults."""
@@ -189,7 +141,7 @@ class History:
         apps: list[dict[str, Any]] = [{}, {"app_id": "events-other"}]
         for app in apps * 2:
             self.world.now += 3600
-            self.world.run(**SETTINGS, **app)
+            self.world.run(**self.settings, **app)
 
     def check(self) -> None:
         """Check that each version holds each unit as of one group, without old rows."""
@@ -203,7 +155,9 @@ class History:
                     if name in SOURCES:
                         assert groups.get(name, 0) + 1 == int(seq), (mark, groups)
                         groups[name] = int(seq)
-                self.count("rewritten files", "unit-part-" in action.get("add", {}).get("path", ""))
+                self.counts["rewritten files"] += "unit-part-" in action.get("add", {}).get(
+                    "path", ""
+                )
             told = self.model.wrong(version, groups, self.found(version))
             assert told is None, told
         published = {name: p.seq for name, p in self.publishers.items() if p.seq}
@@ -211,11 +165,11 @@ class History:
         there = sorted(self.found(last).get(None, []))
         assert there == sorted(self.normal), (there, sorted(self.normal))
         self.nothing_is_left_over()
-        self.count("versions", last + 1)
+        self.counts["versions"] += last + 1
 
     def held_up(self) -> object:
         """Return the groups that a Penguin reports as blocked."""
-        penguin = self.world.penguin(**SETTINGS)
+        penguin = self.world.penguin(**self.settings)
         self.world.run(penguin)
         return penguin.activity.to_json()["groups"]
 
@@ -241,3 +195,15 @@ class History:
             rows = db.sql(f"select {column}, list(id) from events group by all").fetchall()
         # A table without units and without rows is one group of nothing.
         return {unit: ids or [] for unit, ids in rows}
+
+
+def run(root: Path, seed: int, rate: float = RATE, between: float = 0.3) -> dict[str, int]:
+    """Run on a local disk; return the counts of events. Raises `AssertionError`.
+
+    ``rate`` is how often a request goes wrong, ``between`` how often something comes between
+    look and commit.
+    """
+    arrivals, chance = random.Random(f"{seed} arrivals"), random.Random(seed)
+    with footer_pool() as pool:
+        world = TableHarness(str(root / f"table-{seed}"), pool)
+        return History(world, arrivals, chance, Faults(chance, rate), SETTINGS, between).run()

@@ -15,7 +15,7 @@ from blizzard_core.errors import StateError
 from penguin_py.delta.table import DeltaLog
 from penguin_py.keyed.merger import Merger
 from tests.chaos.keyed.delta import KeyedWorld, keyed_table
-from tests.chaos.replacing.faults import Killed
+from tests.support.memory_store import Died
 
 Values = tuple[int, int, str]
 
@@ -50,12 +50,12 @@ def test_a_killed_rebuild_is_repeated(
         nonlocal deaths
         real(*values, **more)
         deaths += 1
-        raise Killed
+        raise Died
 
     for _ in range(2):
         with monkeypatch.context() as patch:
             patch.setattr(*step, dies)
-            with pytest.raises(Killed):
+            with pytest.raises(Died):
                 world.penguin().rebuild()
         if "keys" not in world.current.delta().metadata().description:
             with pytest.raises(StateError, match="keyed rebuild"):

@@ -24,7 +24,7 @@ from penguin_py.keyed import merger
 from tests.chaos.keyed.delta import KeyedWorld, keyed_table, play_on_delta
 from tests.chaos.keyed.every_request import STORIES, FaultAt, die_at, table
 from tests.chaos.keyed.mutants import QUICK, commits_rebased, gap_passed, restore_ignored
-from tests.chaos.replacing.faults import Killed
+from tests.support.memory_store import Died
 from tests.support.s3_server import S3Server
 
 Patch = pytest.MonkeyPatch
@@ -150,11 +150,11 @@ def test_a_merge_leaves_no_file_behind_when_another_is_faster(
         world.run()
         found = real(storage, path)
         if dies:
-            raise Killed
+            raise Died
         return found
 
     monkeypatch.setattr(LocalStorage, request_of_another, behind_another)
-    with contextlib.suppress(Killed):
+    with contextlib.suppress(Died):
         world.run()
     assert sorted(row["v"] for row in world.rows()) == ["c", "d"]
     if dies:

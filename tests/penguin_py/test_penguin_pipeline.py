@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import datetime as dt
+import itertools
 import json
 import threading
 import time
@@ -30,6 +31,8 @@ from penguin_py.delta.table import DeltaLog
 from penguin_py.model import CommitConflict
 from penguin_py.planning.batch_planner import BatchPlan, BatchPlanner
 from tests.support.faulty_log import alone, around
+from tests.support.interrupted import Call, Interrupted
+from tests.support.memory_store import Died
 from tests.support.s3_server import S3Server
 from tests.support.table_harness import TableHarness, parquet
 
@@ -291,21 +294,15 @@ def test_two_tables_do_not_know_of_each_other(tmp_path: Path, pool: Executor) ->
     assert not one.quarantined("one")
 
 
-class Flaky:
-    """A storage whose ranged reads fail for chosen files."""
+def flaky(storage: Storage, error: Exception, bad: set[str]) -> Any:
+    """Return a storage whose ranged reads fail for chosen files."""
 
-    def __init__(self, inner: Storage, error: Exception, bad: set[str]) -> None:
-        self._inner = inner
-        self._error = error
-        self.bad = bad
+    def around(call: Call) -> Any:
+        if call.name == "read_range" and call.arguments[0] in bad:
+            raise error
+        return call()
 
-    def __getattr__(self, name: str) -> object:
-        return getattr(self._inner, name)
-
-    def read_range(self, path: str, start: int, end: int) -> bytes:
-        if path in self.bad:
-            raise self._error
-        return self._inner.read_range(path, start, end)
+    return Interrupted(storage, around)
 
 
 @pytest.mark.parametrize("error", [Unavailable("503"), AccessDenied("403")])
@@ -314,16 +311,16 @@ def test_an_unreadable_file_waits_and_is_not_quarantined(
 ) -> None:
     for name in "abc":
         world.put(f"{name}.parquet", {"id": [ord(name)]})
-    table = world.table()
-    flaky = Flaky(world.storage, error, {"b.parquet"})
-    penguin = world.penguin_on(table, flaky, DeltaLog(table, world.storage, world.pool))  # type: ignore[arg-type]  # a proxy
+    table, bad = world.table(), {"b.parquet"}
+    storage = flaky(world.storage, error, bad)
+    penguin = world.penguin_on(table, storage, DeltaLog(table, world.storage, world.pool))
     stop = threading.Event()
     assert penguin.cycle(stop)
     assert world.paths() == {"a.parquet", "c.parquet"}
     assert world.mirror()["watermark"]["value"] == "a.parquet"
     with pytest.raises(type(error)):
         penguin.cycle(stop)
-    flaky.bad.clear()
+    bad.clear()
     assert world.run(penguin) == 1
     assert world.paths() == {"a.parquet", "b.parquet", "c.parquet"}
     assert not world.quarantined()
@@ -333,14 +330,10 @@ def test_a_file_that_vanishes_after_it_was_listed_is_no_error(world: TableHarnes
     world.put("a.parquet", {"id": [1]})
     world.put("b.parquet", {"id": [2]})
     table = world.table()
-    flaky = Flaky(world.storage, NotFound("gone"), {"a.parquet"})
-    penguin = world.penguin_on(table, flaky, DeltaLog(table, world.storage, world.pool))  # type: ignore[arg-type]  # a proxy
+    storage = flaky(world.storage, NotFound("gone"), {"a.parquet"})
+    penguin = world.penguin_on(table, storage, DeltaLog(table, world.storage, world.pool))
     world.run(penguin)
     assert world.paths() == {"b.parquet"}
-
-
-class Dead(BaseException):
-    """The process is gone; nothing handles it."""
 
 
 @pytest.mark.promise("G-022")
@@ -456,43 +449,29 @@ def test_a_name_that_is_no_text_is_on_record_and_blocks_nothing(world: TableHarn
     assert [error[:26] for error in world.quarantined().values()] == ["its path is not valid UTF-"]
 
 
-class Dying:
-    """A storage that dies before or after its n-th write."""
-
-    def __init__(self, inner: Storage, at: int) -> None:
-        self._inner = inner
-        self.left = at
-
-    def __getattr__(self, name: str) -> object:
-        return getattr(self._inner, name)
-
-    def step(self) -> None:
-        if self.left == 0:
-            raise Dead
-        self.left -= 1
-
-    def put_atomic(self, path: str, data: bytes) -> None:
-        self.step()
-        self._inner.put_atomic(path, data)
-        self.step()
-
-
 def two_rounds(world: TableHarness, at: int) -> bool:
     """Two rounds of arriving files with a death at step ``at``; whether it came to that.
 
     Steps are before and after each write of ours and each Delta commit, in order.
     """
     table = world.table(**BY_DATE, max_files_per_commit=2)
-    storage = Dying(world.storage, at)
+    steps = itertools.count()
     log = DeltaLog(table, world.storage, world.pool)
 
-    def commit(write: Callable[[], None]) -> None:
-        storage.step()
-        write()
-        storage.step()
+    def step() -> None:
+        if next(steps) == at:
+            raise Died
 
-    around(log, commit)
-    penguin = world.penguin_on(table, storage, log)  # type: ignore[arg-type]  # a proxy
+    def dying(write: Callable[[], Any]) -> None:
+        step()
+        write()
+        step()
+
+    around(log, dying)
+    storage: Any = Interrupted(
+        world.storage, lambda call: dying(call) if call.name == "put_atomic" else call()
+    )
+    penguin = world.penguin_on(table, storage, log)
     died = False
     for number in (1, 2):
         folder = f"date=2024-01-0{number}"
@@ -501,7 +480,7 @@ def two_rounds(world: TableHarness, at: int) -> bool:
         world.put(f"{folder}/c.parquet", {"id": [-number]}, output_id=f"-{number}")
         try:
             world.run(penguin)
-        except Dead:
+        except Died:
             died = True
             penguin = world.penguin(**BY_DATE)
             world.run(penguin)

@@ -30,6 +30,7 @@ from penguin_py.app import build as build_penguin
 from penguin_py.app import report_runs as report_commits
 from tests.support.api_server import ApiServer, ReceivedRequest, Reply, api_server
 from tests.support.direct_engine import DirectEngine
+from tests.support.memory_store import Died
 from tests.support.scenario import Scenario, ndjson
 
 STEPS = {"scan", "wait", "plan", "ingest", "prepare", "publish", "advance"}
@@ -302,15 +303,11 @@ def test_an_attempt_that_runs_again_is_aborted(tmp_path: Path, receiver: ApiServ
     assert [span.status.code for span in roots] == [0, 0]
 
 
-class Killed(BaseException):
-    """The death of a process."""
-
-
 class DyingEngine(DirectEngine):
     """An engine whose process dies in its first job."""
 
     def ingest(self, job: IngestJob) -> IngestResult:
-        raise Killed(repr(job))
+        raise Died(repr(job))
 
 
 @pytest.mark.parametrize("is_released", [False, True])
@@ -319,7 +316,7 @@ def test_an_attempt_whose_daemon_was_killed_is_aborted(
 ) -> None:
     with reported(tmp_path, receiver.url) as scenario:
         [worker] = build(load_config(scenario.config), DyingEngine())
-        with pytest.raises(Killed):
+        with pytest.raises(Died):
             worker.cycle(threading.Event())
         if is_released:  # and so it has reported the end of its runs
             worker.release()

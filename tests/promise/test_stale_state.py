@@ -26,6 +26,7 @@ from blizzard_py.ingest.batch_records import BatchRecords
 from blizzard_py.ingest.batch_runner import BatchRunner
 from blizzard_py.ingest.publish import OutputIdGenerator
 from tests.support.direct_engine import DirectEngine
+from tests.support.memory_store import Died
 from tests.support.pipeline_harness import PipelineHarness
 from tests.support.promise_scenarios import one_cycle, poll
 from tests.support.table_drill import ALL, CHECKPOINT, ONCE, Drill
@@ -475,12 +476,8 @@ def test_a_sleeper_publishes_nothing_when_its_version_returns(tmp_path: Path) ->
 # -- a second run of a checkpoint that was put back --------------------------------------------
 
 
-class Killed(BaseException):
-    """Ends a daemon as a kill does."""
-
-
 def killed(*_arguments: object) -> None:
-    raise Killed
+    raise Died
 
 
 @pytest.mark.promise("G-203")
@@ -505,13 +502,13 @@ def test_unrecorded_second_attempt_doubles_no_row(
         dying.setattr(BatchRunner, "start", copied)
         # Its commit point is in the fence record, and not in the journal yet.
         dying.setattr(BatchRecords, "write", killed)
-        with pytest.raises(Killed):
+        with pytest.raises(Died):
             poll(world)
         first = paths[0].read_bytes()
         for path, data in zip(paths, running, strict=True):
             path.write_bytes(data)
         world.now += 60
-        with pytest.raises(Killed):
+        with pytest.raises(Died):
             poll(world)
     attempts = [json.loads(data)["in_flight"][0] for data in (first, paths[0].read_bytes())]
     assert [each["attempt"] for each in attempts] == [1, 2]

@@ -28,6 +28,17 @@ class Mortal:
             raise Died
         self.left = max(self.left - 1, -1)
 
+    def dies(self, at: int, deed: Callable[[], object]) -> bool:
+        """Do something and die at its step ``at``; return whether it came to that."""
+        self.left = at
+        try:
+            deed()
+        except Died:
+            return True
+        finally:
+            self.left = -1
+        return False
+
     def patch(self, patcher: pytest.MonkeyPatch) -> None:
         for name in CHANGES:
             patcher.setattr(LocalStorage, name, self._around(getattr(LocalStorage, name)))

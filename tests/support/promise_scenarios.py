@@ -16,6 +16,7 @@ from typing import Any
 from blizzard_core.errors import FencedError, StorageError, Unavailable
 from blizzard_core.storage.local import LocalStorage
 from blizzard_py.ingest.source_pipeline import SourcePipeline
+from tests.support.interrupted import Call, Interrupted
 from tests.support.memory_store import Died, Dying
 from tests.support.pipeline_harness import PipelineHarness
 
@@ -108,29 +109,15 @@ def disk(world: PipelineHarness, folder: Path) -> Callable[[str, float], None]:
     return copied
 
 
-class Gated:
-    """A storage each call of which is announced to ``gate`` before it is made."""
-
-    def __init__(self, storage: Any, gate: Callable[[str], None]) -> None:
-        self._storage = storage
-        self._gate = gate
-
-    def __getattr__(self, name: str) -> Any:
-        found = getattr(self._storage, name)
-        if not callable(found):
-            return found
-
-        def call(*arguments: Any) -> Any:
-            self._gate(name)
-            return found(*arguments)
-
-        return call
-
-
 def gated(world: PipelineHarness, gate: Callable[[str], None]) -> SourcePipeline:
     """Return a daemon that announces its calls to the table's and the letters' storage."""
     sink, dlq = world.sink, world.dlq
-    world.sink, world.dlq = Gated(sink, gate), Gated(dlq, gate)
+
+    def announced(call: Call) -> Any:
+        gate(call.name)
+        return call()
+
+    world.sink, world.dlq = Interrupted(sink, announced), Interrupted(dlq, announced)
     try:
         return world.pipeline()
     finally:

@@ -5,7 +5,6 @@ from __future__ import annotations
 import gzip
 import json
 import threading
-from collections.abc import Iterator
 from functools import reduce
 from pathlib import Path
 from typing import Any, cast
@@ -19,13 +18,13 @@ from blizzard_core.errors import ConfigError
 from blizzard_core.log import configure
 from blizzard_core.settings.load import load_config
 from blizzard_core.signals import INTERRUPTED
-from blizzard_core.storage.local import LocalStorage
 from blizzard_py import metrics
 from blizzard_py.__main__ import main as blizzard
 from blizzard_py.app.workers import build
 from blizzard_py.job import IngestJob, IngestResult
 from penguin_py.__main__ import main as penguin
 from tests.support.direct_engine import DirectEngine
+from tests.support.mortal_disk import Mortal
 from tests.support.scenario import Scenario, ndjson
 
 DAY = "date=2024-01-0"
@@ -371,34 +370,12 @@ def test_sources_of_a_pipeline_and_inference_share_the_columns(scenario: Scenari
 # --- deaths ---------------------------------------------------------------------------------
 
 
-class Died(BaseException):
-    """The process is gone: nobody handles it."""
-
-
-@pytest.fixture
-def deaths(monkeypatch: pytest.MonkeyPatch) -> Iterator[dict[str, int]]:
-    """``left``: so many writes to the table's store are done before the process dies."""
-    lives = {"left": -1}
-    for name in ("put_if", "put_atomic", "rename"):
-        monkeypatch.setattr(LocalStorage, name, mortal(getattr(LocalStorage, name), lives))
-    yield lives
-    lives["left"] = -1
-
-
-def mortal(original: Any, lives: dict[str, int]) -> Any:
-    def wrapped(*arguments: Any, **named: Any) -> Any:
-        if lives["left"] == 0:
-            raise Died
-        lives["left"] -= lives["left"] > 0
-        return original(*arguments, **named)
-
-    return wrapped
-
-
 def test_whoever_dies_with_a_new_column_leaves_it_to_the_next(
-    tmp_path: Path, deaths: dict[str, int]
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """Death before each write of the batch that brings the column, by two files of other values."""
+    """Death at each change of the batch that brings the column, by two files of other values."""
+    disk = Mortal()
+    disk.patch(monkeypatch)
     for steps in range(100):
         folder = tmp_path / str(steps)
         folder.mkdir()
@@ -408,13 +385,7 @@ def test_whoever_dies_with_a_new_column_leaves_it_to_the_next(
         scenario.ingest()
         scenario.put(f"{DAY}1/2.ndjson.gz", ndjson({"id": 2, "n": 1}, {"id": 3}))
         [worker] = build(load_config(scenario.config), DirectEngine())
-        deaths["left"] = steps
-        died = False
-        try:
-            worker.cycle(threading.Event())
-        except Died:
-            died = True
-        deaths["left"] = -1
+        died = disk.dies(steps, lambda worker=worker: worker.cycle(threading.Event()))
         has_kept = (folder / "lake/events/_blizzard/events_schema.json").exists()
         published = sorted(folder.glob("lake/events/date=*/*.parquet"))
         # Nothing with the column is there before the column is kept.

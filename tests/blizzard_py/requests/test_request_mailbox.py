@@ -5,6 +5,7 @@ from __future__ import annotations
 import threading
 from collections.abc import Callable, Iterator
 from dataclasses import replace
+from itertools import count
 from pathlib import Path
 from typing import Any, cast
 
@@ -20,6 +21,7 @@ from blizzard_py.requests.codec import RequestInvalid
 from blizzard_py.requests.document import Cancel, End, Request, digest, inputs
 from blizzard_py.requests.mailbox import Contents, Mailbox
 from tests.support.gcs_server import GcsServer
+from tests.support.interrupted import Call, Interrupted
 from tests.support.memory_store import Died, MemoryStorage
 from tests.support.s3_server import S3Server
 
@@ -40,28 +42,20 @@ DONE = End(kind="mark_units", state="done", at=5.0, counts={"units": 1}, by="ann
 NOTHING = Contents((), frozenset(), ())
 
 
-class Failing:
-    """A storage whose n-th call raises, before it took effect or after it."""
+def failing(sink: MemoryStorage, at: int, error: BaseException, *, after: bool) -> Interrupted:
+    """Return a storage whose call number ``at`` raises, before it took effect or after it."""
+    calls = count(1)
 
-    def __init__(self, inner: MemoryStorage, at: int, error: BaseException, *, after: bool) -> None:
-        self._inner, self._at, self._error, self._after = inner, at, error, after
-        self.calls = 0
-
-    def __getattr__(self, name: str) -> Any:
-        found = getattr(self._inner, name)
-        return found if not callable(found) else lambda *args: self._call(found, *args)
-
-    def _call(self, operation: Callable[..., Any], *args: Any) -> Any:
-        self.calls += 1
-        is_this = self.calls == self._at
-        if is_this and not self._after:
-            raise self._error
-        result = operation(*args)
-        if isinstance(result, Iterator):
-            result = iter(list(result))
+    def around(call: Call) -> Any:
+        is_this = next(calls) == at
+        if is_this and not after:
+            raise error
+        result = call()
         if is_this:
-            raise self._error
+            raise error
         return result
+
+    return Interrupted(sink, around)
 
 
 def box(sink: Any, source_id: str = "events_main") -> Mailbox:
@@ -79,9 +73,8 @@ def each_failure(
                 at += 1
                 sink = MemoryStorage()
                 prepare(box(sink))
-                failing = Failing(sink, at, error, after=after)
                 try:
-                    act(box(failing))
+                    act(box(failing(sink, at, error, after=after)))
                 except type(error):
                     yield sink
                 else:
@@ -258,9 +251,9 @@ def test_of_a_large_bell_the_beginning_counts() -> None:
 def test_a_bell_that_cannot_be_read_is_no_silent_one() -> None:
     sink = MemoryStorage()
     box(sink).ring()
-    failing = box(Failing(sink, 1, Unavailable("no answer"), after=False))
+    mail = box(failing(sink, 1, Unavailable("no answer"), after=False))
     with pytest.raises(Unavailable):
-        failing.bell()
+        mail.bell()
 
 
 # -- contents ---------------------------------------------------------------------
@@ -457,7 +450,7 @@ def test_equal_requests_are_open_once_in_any_order(steps: list[tuple[str, int, i
     for step, which, at, after in steps:
         time += 1.0
         request = replace(REQUEST, config=str(which))
-        mail = box(Failing(sink, at, Died(), after=after))
+        mail = box(failing(sink, at, Died(), after=after))
         found = box(sink).contents()
         try:
             match step:

@@ -14,6 +14,7 @@ from blizzard_core.storage.opening import open_storage
 from blizzard_core.storage.protocol import Entry, Storage
 from penguin_py.intake.quarantine import Quarantine
 from penguin_py.model import Rejection
+from tests.support.interrupted import Call, Interrupted
 
 SHORT = "_penguin/events_quarantine.ndjson"
 
@@ -33,34 +34,21 @@ def sizes(storage: Storage, under: str) -> list[int]:
     return [entry.size for page in pages for entry in page.entries]
 
 
-class Counting:
-    """A storage that counts requests, and bytes both ways."""
-
-    def __init__(self, inner: Storage) -> None:
-        self._inner = inner
-        self.cost: list[tuple[str, int]] = []
-
-    def __getattr__(self, name: str) -> Any:
-        found = getattr(self._inner, name)
-
-        def called(path: str, *data: bytes) -> Any:
-            answer = found(path, *data)
-            self.cost.append((name, len(data[0]) if data else len(answer)))
-            return answer
-
-        return called if callable(found) else found
-
-
 def test_record_costs_no_more_in_a_quarantine_of_100_000(storage: Storage) -> None:
     """Its duration is in the benchmarks."""
     Quarantine(storage, "few").keep([bad(0)], 1e9)
     Quarantine(storage, "events").keep([bad(number) for number in range(100_000)], 1e9)
     for number in range(3):  # each in a process of its own
-        costs = []
-        for name in ("few", "events"):
-            counting: Any = Counting(storage)
+        costs: list[list[tuple[str, int]]] = [[], []]
+        for name, cost in zip(("few", "events"), costs, strict=True):
+
+            def counted(call: Call, cost: list[tuple[str, int]] = cost) -> Any:
+                answer = call()
+                cost.append((call.name, len(call.arguments[1] if answer is None else answer)))
+                return answer
+
+            counting: Any = Interrupted(storage, counted)
             assert Quarantine(counting, name).keep([bad(100_000 + number)], 1e9)
-            costs.append(counting.cost)
         assert [kind for kind, _ in costs[1]] == [kind for kind, _ in costs[0]]
         assert len(costs[1]) == 2
         assert sum(size for _, size in costs[1]) <= sum(size for _, size in costs[0]) < 4000

@@ -100,7 +100,6 @@ def test_a_supervisor_that_repeats_itself_ends_nothing_early() -> None:
         [sys.executable, "-c", STUBBORN], stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True
     )
     try:
-        assert process.stdout is not None
         assert process.stdout.readline() == "ready\n"
         process.terminate()
         assert process.stdout.readline() == "told\n"

@@ -44,7 +44,6 @@ def config(tmp_path: Path) -> Any:
 
 
 def answer(lookups: BackgroundCache | None, key: str) -> CachedDocument:
-    assert lookups is not None
     lookups.ask(key)
     lookups.look()
     return lookups.ask(key)

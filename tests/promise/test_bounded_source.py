@@ -435,7 +435,6 @@ def test_table_has_each_row_of_both_sources_once(tmp_path: Path) -> None:
     rows = table.to_pyarrow_table().column("a").to_pylist()
     assert sorted(rows) == [*OLD, *NEW]
     state = load_state(third.sink, "events_history")
-    assert state is not None
     assert state.position.progress.state == "Idle"
     for name in ("main", "history"):
         assert table.transaction_version(f"blizzard:events/{name}") is not None

@@ -315,7 +315,6 @@ def test_source_without_directories_is_flat_with_enough_files() -> None:
         for _ in range(2):
             pipeline = poll(world, pipeline)
             world.now += 600
-    assert pipeline is not None
     found = pipeline.discover(pipeline.load())
     assert found.requests == 1
     assert found.keys <= 600  # those of the last hour at most

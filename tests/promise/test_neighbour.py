@@ -260,7 +260,6 @@ def test_a_neighbour_gets_a_closure_of_spark_as_it_comes(tmp_path: Path) -> None
         stdin=subprocess.PIPE, stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL,
     )  # fmt: skip
     with ended(process):
-        assert process.stdin is not None
         process.stdin.write(f"{hush} {tmp_path / 'begun'}\n")
         process.stdin.flush()
         wait_for(process, (tmp_path / "begun").exists)

@@ -256,7 +256,6 @@ def test_edits_have_same_sums_with_declared_and_inferred_schema(tmp_path: Path) 
         results[name] = duckdb.connect().execute(sums, [files]).fetchone()
     assert results["declared"] == results["inferred"]
     found = results["declared"]
-    assert found is not None
     # From the attribution beside the data.
     assert (found[0], found[1], found[2], found[5], found[7]) == (
         39_244,

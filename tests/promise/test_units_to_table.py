@@ -179,7 +179,6 @@ class History:
             assert isinstance(worker.source, UnitSource)
             found = worker.source.preview(state)
             values = worker.source.query_spec.units
-            assert values is not None
             return unit_edits.set_high(state, found, key, high, values.listed)
 
     def again(self, state: SourceState) -> SourceState:

@@ -32,7 +32,6 @@ def test_lake_equals_the_api_at_the_end_of_each_day(tmp_path: Path) -> None:
             " FROM read_parquet(?)",
             [files],
         ).fetchone()
-    assert found is not None
     assert found[0] == found[1] == found[2] > 3000
     assert found[3] > 1000  # a whole month of a survey among them
 

@@ -163,7 +163,6 @@ def assert_restricted(pod: dict[str, Any]) -> None:
 
 def test_probes_ask_where_the_daemon_answers(objects: Objects, tmp_path: Path) -> None:
     metrics = config_of(objects, tmp_path).metrics
-    assert metrics is not None
     host, _, port = metrics.address.rpartition(":")
     assert host == "0.0.0.0"
     for daemon in DAEMONS:

@@ -23,7 +23,6 @@ def test_readme_is_short_and_starts_with_a_command() -> None:
 @pytest.mark.timeout(900)
 def test_readme_quick_start_prints_the_rows_it_shows(tmp_path: Path) -> None:
     configuration = re.search(r"^```yaml\n(.*?)^```", README, re.DOTALL | re.MULTILINE)
-    assert configuration is not None
     assert len(configuration[1].splitlines()) == 10
     (tmp_path / "events.yaml").write_text(configuration[1])
     (tmp_path / "raw").mkdir()

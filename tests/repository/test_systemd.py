@@ -49,7 +49,6 @@ def test_sigterm_reaches_the_daemon_alone_and_it_has_time(daemon: str) -> None:
     assert unit["KillMode"] == "mixed"
     pod = (ROOT / f"deploy/kubernetes/base/{daemon}.yaml").read_text("utf-8")
     grace = re.search(r"terminationGracePeriodSeconds: (\d+)", pod)
-    assert grace is not None
     assert int(unit["TimeoutStopSec"]) == int(grace[1])
 
 

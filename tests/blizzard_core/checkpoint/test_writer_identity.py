@@ -57,7 +57,6 @@ def test_a_file_names_the_process_that_writes_it() -> None:
     storage = MemoryStorage()
     FencedFile(storage, PATH).take(lambda document, _where: document, dict)
     found = writer_of(json.loads(storage.read(PATH)), "x")
-    assert found is not None
     assert found.process == this_process()
     assert this_process().pid == os.getpid()
     assert str(found) == (
@@ -108,7 +107,6 @@ def test_a_process_of_this_machine_is_seen_to_run_and_to_end(
 
 def test_another_process_under_the_same_pid_is_another(other: subprocess.Popen[bytes]) -> None:
     writer = writer_at(other.pid)
-    assert writer.process is not None
     earlier = replace(writer.process, key=f"{writer.process.key}0")
     assert is_running(replace(writer, process=earlier)) is False
 

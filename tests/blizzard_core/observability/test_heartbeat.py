@@ -85,7 +85,6 @@ def test_a_beat_from_the_future_shows_no_running_daemon() -> None:
     assert read_life(sink, PATH, NOW).state == "running"  # clocks differ a little
     beat(sink, at=NOW + 86_400)
     problem = ingest_problem(read_life(sink, PATH, NOW), NOW)
-    assert problem is not None
     assert "heartbeat was 24 h in the future: a clock was set back (host far" in problem.text
 
 
@@ -120,7 +119,6 @@ def test_a_number_that_no_process_has_is_left_out() -> None:
     sink = MemoryStorage()
     beat(sink, pid=10**18, ended=True)
     problem = ingest_problem(read_life(sink, PATH, NOW), NOW)
-    assert problem is not None
     assert problem.text == "Blizzard does not run; its last heartbeat was 0 s ago"
 
 

@@ -27,8 +27,6 @@ def document(clean: dict[str, Any], source_uri: str = "s3://raw/events") -> dict
 
 def test_archive_is_a_dry_run_by_default(tmp_path: Path) -> None:
     source = load(tmp_path, document(ARCHIVE)).pipelines["events"].sources["main"].as_files
-    assert source is not None
-    assert source.clean is not None
     assert (source.clean.after, source.clean.dry_run) == (30 * 86_400, True)
 
 
@@ -36,8 +34,6 @@ def test_archive_is_a_dry_run_by_default(tmp_path: Path) -> None:
 def test_tags_need_a_store_with_tags(tmp_path: Path, scheme: str) -> None:
     raw = f"{scheme}://raw@account.dfs.core.windows.net/events"
     source = load(tmp_path, document(TAGS, raw)).pipelines["events"].sources["main"]
-    assert source.as_files is not None
-    assert source.as_files.clean is not None
     assert source.as_files.clean.put_tag == "blizzard=ingested"
 
 

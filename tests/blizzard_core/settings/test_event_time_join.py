@@ -45,9 +45,7 @@ BELOW = "pipelines.sales"
 def test_a_join_is_read_as_it_is_written(tmp_path: Path) -> None:
     """`on` is a word, although YAML takes it for true."""
     given = load(tmp_path, TEXT).pipelines["sales"].event_time
-    assert given is not None
     join = given.join
-    assert join is not None
     assert (join.left, join.right, join.type, join.on) == ("web", "app", "inner", ["id"])
     assert (join.lower_us, join.upper_us) == (0, 300_000_000)
     assert join.fields() == {"web": {"id", "ts"}, "app": {"id", "ts"}}

@@ -47,7 +47,6 @@ class TestRelativePaths:
         monkeypatch.chdir(elsewhere)
         for named in (path, Path("../conf/a.yaml"), path.parent):
             found = load_config(named, {}).pipelines["a"]
-            assert found.sources["main"].as_files is not None
             assert found.sources["main"].as_files.uri == f"{tmp_path}/conf/raw/a"
             assert found.sink.table_uri == f"{tmp_path}/conf/lake/a"
 
@@ -86,7 +85,6 @@ class TestRelativePaths:
         account = config.tables["g"].storage_options["GOOGLE_SERVICE_ACCOUNT"]
         assert account == str(tmp_path / "key.json")
         source = config.pipelines["a"].sources["main"].as_files
-        assert source is not None
         assert source.uri == f"{tmp_path}/in/raw"
         assert "record" in source.format.avro_schema  # type: ignore[union-attr]  # it is Avro
         assert config.pipelines["a"].error_handling.advanced.dlq_path == f"{tmp_path}/letters"
@@ -120,9 +118,7 @@ class TestRelativePaths:
             redact.forget()
         found = config.pipelines["a"]
         source = found.sources["main"].as_files
-        assert source is not None
         assert source.clean is not None
-        assert found.keyed is not None
         places = (source.clean.archive_uri, found.keyed.table_uri)
         assert places == (f"{tmp_path}/old", f"{tmp_path}/lake/k")
         key_file = {"GOOGLE_SERVICE_ACCOUNT": f"{tmp_path}/key.json"}
@@ -274,7 +270,6 @@ class TestDefaults:
             f"defaults: {{source: {{{default}}}}}\npipelines:\n{pipeline('a', f', {own}')}",
         )
         source = load_config(path, {}).pipelines["a"].sources["main"].as_files
-        assert source is not None
         assert source.uri == f"{tmp_path}/raw/a"
         assert (source.advanced.min_age, source.advanced.max_ahead) == (7.0, 3 * 86_400.0)
 

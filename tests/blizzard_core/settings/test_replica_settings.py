@@ -22,7 +22,6 @@ GOOD = changed(sources__main__source_uri="s3://raw/events", sink__table_uri="s3:
 def test_a_lease_is_half_a_minute_by_default(tmp_path: Path) -> None:
     replicas = {"global.replicas": {"uri": "s3://lake/events/_blizzard/replicas"}}
     found = load(tmp_path, with_changes(GOOD, replicas)).global_.replicas
-    assert found is not None
     assert found.advanced.lease == 30.0
 
 

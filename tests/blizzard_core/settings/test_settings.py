@@ -358,7 +358,6 @@ def test_partition_columns_have_types(tmp_path: Path) -> None:
         }
     )
     by = load(tmp_path, document).pipelines["events"].sink.partition_by
-    assert by is not None
     assert by.column_types({}) == {"date": "date", "hour": "string", "y": "int32"}
 
 
@@ -506,9 +505,6 @@ def test_nested_types_load_from_blocks_and_plain_text(tmp_path: Path) -> None:
     schema = load(tmp_path, document).pipelines["events"].schema_
     assert [f.type for f in schema.fields] == ["decimal(12,2)", "timestamp", "list", "map"]
     values = schema.fields[3].values
-    assert values is not None
-    assert values.fields is not None
-    assert values.fields[0].items is not None
     assert (values.fields[0].items.type, values.fields[0].nullable) == ("json", False)
 
 

@@ -176,7 +176,6 @@ def test_put_replaces_an_object_and_read_returns_its_bytes(storage: Storage) -> 
     with storage.open_input("a/b.json") as stream:
         assert stream.read(3) + stream.read() == b"two and more"
     found = storage.stat("a/b.json")
-    assert found is not None
     assert (found.path, found.size) == ("a/b.json", 12)
 
 
@@ -223,7 +222,6 @@ def test_objects_with_awkward_names_are_read_renamed_and_deleted(storage: Storag
     for path in AWKWARD:
         assert storage.read(path) == b"x"
         found = storage.stat(path)
-        assert found is not None
         assert found.path == path
         storage.rename(path, f"moved/{path}")
         assert storage.put_if(path, b"again", None)
@@ -249,7 +247,6 @@ def test_a_name_is_the_object_that_was_listed_and_never_another(
             assert stream.read() == path.encode()
         assert storage.read_versioned(path)[0] == path.encode()
         found = storage.stat(path)
-        assert found is not None
         assert (found.path, found.size) == (path, len(path.encode()))
     gone = names[::2]
     for number, path in enumerate(gone):
@@ -324,7 +321,6 @@ def _paths(storage: Storage) -> list[str]:
 def _listed_version(storage: Storage, path: str) -> str:
     [entry] = [e for page in storage.list_range("", None) for e in page.entries if e.path == path]
     stat = storage.stat(path)
-    assert stat is not None
     assert stat.version == entry.version
     return entry.version
 

@@ -460,7 +460,6 @@ def test_init_writes_a_configuration_that_validates(
     assert [f.name for f in pipeline.schema_.fields if f.coerce] == ["n", "m"]
     [source] = pipeline.sources.values()
     assert isinstance(source, SourceSettings)
-    assert source.partition_filter is not None
     assert source.partition_filter.prefix_template == "date=%Y-%m-%d/hour=%H"
     plan = invoke("plan", "blizzard.yaml")
     assert plan.exit_code == 0, plan.output

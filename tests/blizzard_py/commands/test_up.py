@@ -72,7 +72,6 @@ def daemon_pids(scenario: Scenario) -> list[int]:
 
 def test_rows_go_into_the_table_until_ctrl_c(scenario: Scenario) -> None:
     with running(scenario) as process:
-        assert process.stdout is not None
         address = process.stdout.readline().removeprefix("status page: ").strip()
         for daemon, path in (("blizzard", ""), ("penguin", "penguin/")):
             with urllib.request.urlopen(f"{address}{path}status.json", timeout=30) as page:

@@ -201,13 +201,11 @@ def test_numbers_of_64_bits_are_read_to_their_end(
     for column in ("id", "flags"):
         connection = MysqlConnection(access, ReadSelection(table="t", columns=(column,)))
         window = next_window(connection)
-        assert window is not None
         assert window.up_to == {column: most}
         (batch,) = batches(access, connection.tasks(window, WindowSplit()))
         kept = RowFilter(DedupSpec(RowFingerprint(("id",)), "at", window.up_to), MemoryStorage())
         assert kept.fresh(batch).all()
         marks = kept.marks("item", lambda data: f"{len(data)} bytes")
-        assert marks is not None
         assert (column, marks.staged) == (column, "16 bytes")
 
 

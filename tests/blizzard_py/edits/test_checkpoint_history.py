@@ -51,7 +51,6 @@ def test_history_shows_author_time_and_content_of_a_change() -> None:
     now, before = store(world).versions()
     assert (now.name, now.until) == ("now", None)
     assert before.until == world.now
-    assert before.note is not None
     assert (before.note.by, before.note.at) == (current_user(), world.now)
     assert "9.json" in before.note.why
     told = {what: (old, new) for what, old, new in history.differences(before.state, now.state)}

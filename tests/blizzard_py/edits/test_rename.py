@@ -67,7 +67,6 @@ class RenameHarness(RequestHarness):
         request_id = submit(parts, {"letters": ids})
         self.drain(source_pipeline(parts))
         state = read_state(self.sink, parts.id)
-        assert state is not None
         assert state.work.requests[request_id].state == "done"
         return state.work.requests[request_id].counts.get("rows", 0)
 

@@ -41,7 +41,6 @@ def test_a_link_leads_to_the_version(tmp_path: Path) -> None:
     (tmp_path / "bin").mkdir()
     (tmp_path / "bin" / "java").symlink_to(real)
     found = require_java("local", {"PATH": str(tmp_path / "bin")})
-    assert found is not None
     assert found.version == "25.0.3"
 
 

@@ -123,7 +123,6 @@ def test_the_daemon_of_workers_ends_after_the_last_of_them() -> None:
     with subprocess.Popen(command, stdin=subprocess.PIPE, cwd=ROOT) as running:
         with pytest.raises(subprocess.TimeoutExpired):
             running.wait(1.0)  # twenty looks
-        assert running.stdin is not None
         running.stdin.close()
         assert running.wait(60.0) == 0
 
@@ -182,7 +181,6 @@ def test_the_work_is_done_by_several_tasks_on_workers(
     tracker = spark_engine.session().sparkContext.statusTracker()
     # What is merged afterwards is a job of the same group.
     info = tracker.getJobInfo(min(tracker.getJobIdsForGroup("visible/work")))
-    assert info is not None
     stages = [tracker.getStageInfo(stage) for stage in info.stageIds]
     assert [stage.numTasks for stage in stages if stage] == [result.tasks]
 

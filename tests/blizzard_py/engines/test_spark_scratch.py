@@ -47,7 +47,6 @@ def test_scratch_removes_only_folders_of_dead_processes(tmp_path: Path) -> None:
     with subprocess.Popen(
         [sys.executable, "-c", CHILD, str(tmp_path)], stdout=subprocess.PIPE, text=True
     ) as child:
-        assert child.stdout is not None
         left = Path(child.stdout.readline().strip())
         first = Scratch(tmp_path)
         assert (left / "shuffle").is_dir()

@@ -177,7 +177,6 @@ def pickle_of(value: str) -> bytes:
 )
 def test_java_properties_preserve_every_value(spark_engine: SparkEngine, value: str) -> None:
     jvm = spark_engine.session().sparkContext._jvm  # noqa: SLF001  # no public name
-    assert jvm is not None
     found = jvm.java.util.Properties()
     found.load(jvm.java.io.StringReader(f"{as_property('a key')}={as_property(value)}\n"))
     assert found.getProperty("a key") == value
@@ -185,7 +184,6 @@ def test_java_properties_preserve_every_value(spark_engine: SparkEngine, value: 
 
 def test_the_jvms_command_line_names_files_and_nothing_else(spark_engine: SparkEngine) -> None:
     gateway = spark_engine.session().sparkContext._gateway  # noqa: SLF001  # no public name
-    assert gateway is not None
     command = Path(f"/proc/{gateway.proc.pid}/cmdline").read_text().split("\0")
     assert "--conf" not in command
     assert "--properties-file" in command

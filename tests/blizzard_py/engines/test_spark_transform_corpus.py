@@ -63,5 +63,4 @@ def test_unsafe_transforms_are_rejected_in_one_line(spark: SparkSession) -> None
 def test_a_statement_does_not_use_the_environment(spark: SparkSession) -> None:
     assert refusal_of(spark, SUBSTITUTED, VIEW) is None
     row = spark.sql(wrapped(SUBSTITUTED, VIEW)).first()
-    assert row is not None
     assert (row["a"], row["b"]) == ("${env:PATH}", "${system:java.home}")

@@ -375,7 +375,6 @@ def test_columns_without_a_field_follow_the_schema() -> None:
         '{"more":"2024-05-06T00:00:00","column_C":5}', '{"column_C":"x"}',
     ]  # fmt: skip
     [(_, parsed)] = parsed_of(data, specs(id="int64"))
-    assert parsed is not None
     assert parsed.unexpected == {"more", "column_C"}
     assert "unexpected field 'more'" in failure(data, unexpected_fields="fail")
 

@@ -81,8 +81,6 @@ def test_partition_at_rest_is_completed(world: CompletionHarness) -> None:
     assert world.completion().complete_ts
     assert counts(world) == (1, 2, 0, 0)
     state = read_state(world.sink, "events_main")
-    assert state is not None
-    assert state.complete is not None
     assert state.complete.partitions[DAY].completion == world.completion()
 
 

@@ -105,7 +105,6 @@ def test_files_of_before_the_setting_stay(world: CleaningHarness) -> None:
     clean = world.settings.pop("clean")
     world.drain()
     state = read_state(world.sink, "events_main")
-    assert state is not None
     assert state.cleaning is None
     world.settings["clean"] = clean
     world.drain()
@@ -316,7 +315,6 @@ def test_lists_tell_what_became_of_a_name(world: CleaningHarness) -> None:
     world.wait(8 * DAY_SECS)
     lists = CleaningLists(world.sink, "events_main")
     found = lists.find(FIRST)
-    assert found is not None
     assert (found[0].archive, found[1]) == ("mem://archive", "cleaned")
     assert lists.find(SECOND) is None
     assert (lists.count(0.0), lists.count(9e9)) == (1, 0)

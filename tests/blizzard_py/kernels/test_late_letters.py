@@ -107,7 +107,6 @@ def test_late_lines_are_dead_lettered_in_file_order() -> None:
         ("mem://raw/b.json", 3, 10, '{"n": 3}'),
     ]
     assert {one["stage"] for one in letters} == {"late"}
-    assert found is not None
     assert found.files == (("a.json.gz", 2), ("b.json", 1))
     assert letters[2]["error"] == (
         "ts 1970-01-01T00:01:41Z, waited for until 1970-01-01T00:01:45Z: late, the watermark was"
@@ -154,7 +153,6 @@ def test_letters_of_a_file_are_limited_but_all_late_rows_count() -> None:
         ("mem://raw/b.json", 1, None),
     ]
     # Who merges the letters of all tasks goes by these numbers.
-    assert found is not None
     assert found.files == (("a.json", 3), ("b.json", 1))
 
 
@@ -202,5 +200,4 @@ def test_a_row_of_an_unknown_file_gets_a_letter_without_its_line() -> None:
     assert "the batch has no file 'mem://raw/B.JSON'" in unknown["error"]
     assert (more["line"], more["stage"], more["more"]) == (9, "ahead", 1)
     assert known["raw"] == '{"n": 1}'
-    assert found is not None
     assert found.files == (("B.JSON", 2), ("a.json", 1))

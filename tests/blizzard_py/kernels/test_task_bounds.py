@@ -125,7 +125,6 @@ def test_letters_of_a_file_are_bounded_and_the_rest_is_counted(
         ("c.ndjson", line) for line in (1, 2, 3)
     ]
     assert [one.get("more") for one in world.letters(report)] == [None, None, 7, None, None, None]
-    assert report.letters is not None
     assert report.letters.files == (("b.ndjson", 3), ("c.ndjson", 3))
     bad = by_path(report)["b.ndjson"]
     assert (bad.rows, bad.bad_rows) == (2, 10)

@@ -389,7 +389,6 @@ def test_letters_name_their_member_and_lines_count_on(tmp_path: Path) -> None:
     size = (world.source / "a.csv.zip").stat().st_size
     again = read_records(storage, JobFile("a.csv.zip", size), [3, 6], EXPANSION, CSV)
     assert {number: record.raw for number, record in again.items()} == {3: b"worse,w", 6: b"z,bad"}
-    assert report.letters is not None
     staged = DeadLetterObject(report.letters.staged, "x.records", "records", 0, 0.0, False)
     letters = list(dead_letters.read(LocalStorage(str(world.table)), staged))
     assert [letter.to_json(staged)["member"] for letter in letters] == ["1.csv", "d/2.csv"]

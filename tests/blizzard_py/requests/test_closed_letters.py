@@ -31,7 +31,6 @@ def test_closed_letters_are_put_away_and_replayed_by_nobody() -> None:
     assert world.request(request_id).counts == {"closed": 2}
     assert world.open_ids() == [second]
     found = reason_of(world.dlq, SOURCE_ID, first)
-    assert found is not None
     assert (found.why, found.by) == ("a test", "ann@ops-3")
     world.mend()
     assert world.replay(first, second, records) == {SECOND: "ingested"}

@@ -78,7 +78,6 @@ def test_a_request_that_is_over_says_how_it_went() -> None:
         "rows": 2,
     }
     end = world.mailbox.end_record(request_id)
-    assert end is not None
     assert (end.state, end.counts) == ("done", found.counts)
     assert list(world.outcomes(request_id).values()) == [
         "ingested",
@@ -276,7 +275,6 @@ def test_a_death_at_every_change_neither_doubles_nor_loses_a_row(
         assert world.request(request_id).state == "done"
         assert {letter["path"] for letter in world.letters()} == {f"mem://raw/{paths[2]}"}, at
         state = read_state(world.sink, SOURCE_ID)
-        assert state is not None
         assert not [*state.work.queue, *state.work.in_flight, *open_of(state.work.requests)]
         world.go_on()
         assert world.rows() == sorted([*BASE, "6", "g0", "g1"]), at
@@ -310,7 +308,6 @@ def test_pages_of_a_large_request_come_one_after_the_other(
 
     def count(job: IngestJob) -> IngestResult:
         state = read_state(world.sink, SOURCE_ID)
-        assert state is not None
         queued.append(len(state.work.queue))
         return ingest(job)
 
@@ -413,7 +410,6 @@ def test_a_request_with_an_endless_batch_fails_alone() -> None:
     found = world.request(request_id)
     assert (found.state, "a.txt" in found.reason) == ("failed", True)
     end = world.mailbox.end_record(request_id)
-    assert end is not None
     assert end.state == "failed"
 
 

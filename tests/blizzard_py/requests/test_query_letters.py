@@ -73,7 +73,6 @@ class QueryLetterHarness(QueryHarness):
 
     def request(self, request_id: str) -> RequestState:
         state = read_state(self.sink, SOURCE_ID)
-        assert state is not None
         return state.work.requests[request_id]
 
     def replay(self) -> dict[str, str]:

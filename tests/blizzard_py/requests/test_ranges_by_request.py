@@ -49,7 +49,6 @@ def marks(world: RequestHarness) -> dict[str, object]:
 
 def check_nothing_is_left(world: RequestHarness) -> None:
     state = read_state(world.sink, SOURCE_ID)
-    assert state is not None
     assert not [*state.work.queue, *state.work.in_flight, *open_of(state.work.requests)]
 
 
@@ -203,8 +202,6 @@ def test_requested_file_is_ingested_again_and_recorded() -> None:
         assert set(world.bring(RANGE, mode="again").values()) == {"ingested"}
         assert world.rows() == [*BASE, "three"]
     state = read_state(world.sink, SOURCE_ID)
-    assert state is not None
-    assert state.names.unfolded is not None
     assert state.names.unfolded.agrees_with(Journal(world.sink, SOURCE_ID).batches())
     assert not read_ledger(world.sink, SOURCE_ID).unprocessed([LATE])
     assert set(world.bring(RANGE).values()) == {"present"}
@@ -262,7 +259,6 @@ def test_a_death_at_every_change_neither_doubles_nor_loses_a_row(mode: str) -> N
         world.drain()
         assert world.rows() == sorted([*BASE, "6", "late", "old"]), at
         end = world.mailbox.end_record(request_id)
-        assert end is not None
         assert end.state == "done"
         assert {letter["path"] for letter in world.letters()} == {f"mem://raw/{DAY}/4.json"}, at
         check_nothing_is_left(world)

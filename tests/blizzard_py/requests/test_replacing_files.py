@@ -285,12 +285,10 @@ def test_a_death_at_every_change_leaves_each_row_once(named: bool) -> None:
         world.put(f"{DAY}/63.json", "63")
         world.drain()
         ended = world.mailbox.end_record(request_id)
-        assert ended is not None
         assert ended.state == "done"
         rows = sorted(["1:b", "1:b+", "52", "5:b", "5:b+", "60", "61", "62", "63"])
         assert world.table() == rows, at
         state = read_state(world.sink, SOURCE_ID)
-        assert state is not None
         assert not [*state.work.replacing, *state.work.queue, *state.work.in_flight], at
         assert [letter["path"] for letter in world.letters()] == [f"mem://raw/{DAY}/52.json"], at
         world.go_on()

@@ -76,7 +76,6 @@ def ended(world: QueryHarness, request_id: str) -> RequestState | End:
     if found is not None:
         return found
     state = read_state(world.sink, world.parts().id)
-    assert state is not None
     return state.work.requests[request_id]
 
 

@@ -261,7 +261,6 @@ def test_look_back_passes_each_version_only_once(days: int) -> None:
             for _ in range(4)
         }
         found = window(stored, {"at": end}, {"days": days}, end, "settled")
-        assert found is not None
         read = [row for row in rows if found.low["at"] < row[1] <= end]
         batch = pa.record_batch(
             {

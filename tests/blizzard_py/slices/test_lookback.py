@@ -108,7 +108,6 @@ def test_effective_is_never_above_the_stored_value(
     assert low["td"] <= text[:10]
     form, before = IsoText.of(low["t"]), IsoText.of(text)
     assert form is not None
-    assert before is not None
     assert form.moment() <= before.moment()
 
 

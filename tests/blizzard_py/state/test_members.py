@@ -115,7 +115,6 @@ def test_committed_batch_is_split_by_source_with_outputs_once() -> None:
     )
     app, web = part_of(done, "app", is_first=True), part_of(done, "web", is_first=False)
     assert app is not None
-    assert web is not None
     assert (app.results.outputs, web.results.outputs) == ((OUTPUT,), ())
     assert [f.path for f in (*app.results.finished, *web.results.finished)] == ["1", "2"]
     assert app.results.letters == (StagedBadRecords("s1", (("1", 2),)),)

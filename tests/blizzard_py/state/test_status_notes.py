@@ -111,7 +111,6 @@ def test_a_damaged_note_says_so(tmp_path: Path, text: str) -> None:
     folder.mkdir(parents=True)
     (folder / "pages_web.json").write_text(text)
     found = last_error(LocalStorage(str(tmp_path)), "pages_web")
-    assert found is not None
     assert "errors/pages_web.json cannot be read" in found["error"]
 
 
@@ -121,7 +120,6 @@ def test_a_note_of_a_foreign_hand_is_cleaned(tmp_path: Path) -> None:
     note = {"at": 1e300, "kind": "x", "error": "password=hunter2\n" + "y" * 100_000}
     (folder / "pages_web.json").write_text(json.dumps(note))
     found = last_error(LocalStorage(str(tmp_path)), "pages_web")
-    assert found is not None
     assert (found["at"], found["error"][:14], "\n" in found["error"]) == (
         0.0,
         "password=*** y",

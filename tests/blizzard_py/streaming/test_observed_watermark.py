@@ -257,7 +257,6 @@ def test_replaced_rows_move_and_count_nothing(
     job = IngestJob(parts.ingest, "staging", "id", files, BASE.timestamp() + 200)
     jobs = ObservedWatermarkJobs(parts, parts.watch)
     fresh = jobs.run(SourceState(), job, 1)
-    assert fresh.stream is not None
     assert fresh.stream.watermark_ms == ms(90)
     again = jobs.run(SourceState(work=PendingWork(replacing={name: ToReplace()})), job, 1)
     assert (len(again.result.outputs), again.stream) == (1, None)

@@ -42,7 +42,6 @@ def compared(world: EventTimeHarness, spark_engine: SparkEngine) -> Callable[...
         parts = of(world, now, block).parts
         assert kept is not None
         assert parts.query_fingerprint is not None
-        assert parts.event_time is not None
         asked = (parts.event_time.settings, parts.branches)
         session = spark_engine.session()
         return differing(session, "pages", asked, parts.ingest, (kept, parts.query_fingerprint))

@@ -352,7 +352,6 @@ def test_a_version_that_was_replaced_is_read_again(world: KeyedWorld) -> None:
     live = world.penguin()
     world.append(table((2, 1, "u", "lost")))
     outlook = live.outlook()
-    assert outlook is not None
     assert outlook["next"]["rows"] == 1
     world.changes.storage.delete(f"_delta_log/{1:020d}.json")
     world.append(table((3, 1, "u", "b")))
@@ -527,5 +526,4 @@ def test_ties_of_nested_values_are_counted_across_types(world: KeyedWorld) -> No
         world.run()
     world.changes.tampered = True  # delta-rs cuts bounds of nested times
     status = world.penguin().status()
-    assert status is not None
     assert status["outcomes"]["tied"] == 1  # one lacks n, of the other it was null

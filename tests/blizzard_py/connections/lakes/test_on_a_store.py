@@ -45,7 +45,6 @@ def test_a_delta_table(s3: S3Server) -> None:
                 kind: Any = "max" if columns else "version"
                 source = Poller(_always(connection), window_rows.read, access, kind, columns)
                 source.poll()
-        assert source is not None
         assert set(ids(source.poll())) == {2}
         write_deltalake(uri, table.slice(0, 0), mode="overwrite", storage_options=options)
 

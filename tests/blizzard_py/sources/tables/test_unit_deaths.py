@@ -87,7 +87,6 @@ def test_planned_slices_are_read_again_after_a_crash() -> None:
     with contextlib.suppress(Unavailable):
         world.drain()
     reading = world.engine.jobs[0].reading
-    assert reading is not None
     assert {name: some[-1].task.spec["to"][:19] for name, some in reading.slices.items()} == {
         each["key"]: each["to"][:19] for each in planned
     }

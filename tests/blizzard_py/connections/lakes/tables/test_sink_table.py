@@ -36,7 +36,6 @@ def test_the_newest_columns_count(tmp_path: Path) -> None:
         schema_mode="merge",
     )
     shape = seen(tmp_path).shape
-    assert shape is not None
     assert shape.partition_columns == ("day",)
     assert set(shape.schema.names) == {"id", "day", "n"}
     assert shape.schema.field("n").type == pa.float64()
@@ -52,7 +51,6 @@ def test_a_checkpoint_tells_where_the_commits_were_cleaned_up(tmp_path: Path) ->
     for version in range(4):
         (log / f"{version:020d}.json").unlink()
     shape = seen(tmp_path).shape
-    assert shape is not None
     assert shape.schema.names == ["id", "day"]
     (log / "_last_checkpoint").unlink()  # a hint, and no more
     assert seen(tmp_path).shape == shape

@@ -65,8 +65,7 @@ def _mutator(target: Target) -> Any:
             changed = target.mutate(data, chance)
             if changed is not None and len(changed) <= most:
                 return changed
-        mutated: bytes = atheris.Mutate(data, most)
-        return mutated
+        return atheris.Mutate(data, most)
 
     return mutate
 

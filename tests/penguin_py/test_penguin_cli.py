@@ -45,8 +45,7 @@ def call(*arguments: object) -> Result:
 def answer(*arguments: object) -> dict[str, Any]:
     result = call(*arguments, "--json", "--log-level", "error")
     assert result.exit_code == 0, result.output
-    found: dict[str, Any] = json.loads(result.stdout)["tables"]
-    return found
+    return json.loads(result.stdout)["tables"]
 
 
 def put(root: Path, path: str, data: bytes) -> None:

@@ -46,8 +46,7 @@ def s3_world(s3: S3Server, pool: Executor) -> TableHarness:
 def any_world(request: pytest.FixtureRequest, tmp_path: Path, pool: Executor) -> TableHarness:
     if request.param == "local":
         return TableHarness(str(tmp_path / "table"), pool)
-    found: TableHarness = request.getfixturevalue("s3_world")
-    return found
+    return request.getfixturevalue("s3_world")
 
 
 BY_DATE: dict[str, Any] = {"partition_by": {"prefix_template": "date=%Y-%m-%d"}}

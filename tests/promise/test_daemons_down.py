@@ -47,13 +47,11 @@ def codes(scenario: Scenario) -> list[int]:
 
 
 def source(scenario: Scenario) -> dict[str, Any]:
-    found: dict[str, Any] = scenario.status("blizzard")["pipelines"]["events"]["sources"]["main"]
-    return found
+    return scenario.status("blizzard")["pipelines"]["events"]["sources"]["main"]
 
 
 def table(scenario: Scenario) -> dict[str, Any]:
-    found: dict[str, Any] = scenario.status("penguin")["tables"]["events"]
-    return found
+    return scenario.status("penguin")["tables"]["events"]
 
 
 def test_a_killed_penguin_is_distinguished_from_an_idle_one(tmp_path: Path) -> None:

@@ -40,8 +40,7 @@ def stopped(scenario: Scenario, point: str, program: str) -> list[dict[str, Any]
 
 def batches(scenario: Scenario) -> int:
     document = scenario.status("blizzard")
-    count: int = document["pipelines"]["events"]["sources"]["main"]["totals"]["batches"]
-    return count
+    return document["pipelines"]["events"]["sources"]["main"]["totals"]["batches"]
 
 
 @pytest.mark.promise("G-184")

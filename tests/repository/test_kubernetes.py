@@ -70,8 +70,7 @@ def container_of(objects: Objects, daemon: str) -> dict[str, Any]:
 
 def executor_of(spark: Objects) -> dict[str, Any]:
     template = spark["ConfigMap", "blizzard-config"]["data"]["executor.yaml"]
-    found: dict[str, Any] = yaml.safe_load(template)
-    return found
+    return yaml.safe_load(template)
 
 
 @pytest.mark.parametrize("version", VERSIONS)

@@ -46,8 +46,7 @@ def blocks(kind: str) -> dict[str, Any]:
 
 
 def policy(name: str) -> list[dict[str, Any]]:
-    found: list[dict[str, Any]] = blocks("data")[f"aws_iam_policy_document.{name}"]["statement"]
-    return found
+    return blocks("data")[f"aws_iam_policy_document.{name}"]["statement"]
 
 
 def test_every_reference_has_its_block_and_is_used() -> None:

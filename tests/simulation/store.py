@@ -184,16 +184,13 @@ class Client:
         def effect() -> Entry | None:
             return self.bucket.entry(path) if path in self.bucket.objects else None
 
-        found: Entry | None = self._request("stat", path, effect)
-        return found
+        return self._request("stat", path, effect)
 
     def read(self, path: str) -> bytes:
-        found: bytes = self._request("read", path, lambda: self.bucket.get(path).data)
-        return found
+        return self._request("read", path, lambda: self.bucket.get(path).data)
 
     def read_range(self, path: str, start: int, end: int) -> bytes:
-        found: bytes = self._request("read", path, lambda: self.bucket.get(path).data[start:end])
-        return found
+        return self._request("read", path, lambda: self.bucket.get(path).data[start:end])
 
     def open_input(self, path: str) -> BinaryIO:
         return io.BytesIO(self.read(path))
@@ -220,12 +217,10 @@ class Client:
             held = self.bucket.get(path)
             return held.data, str(held.version)
 
-        found: tuple[bytes, str] = self._request("read", path, effect)
-        return found
+        return self._request("read", path, effect)
 
     def put_if(self, path: str, data: bytes, version: str | None) -> str:
-        made: str = self._request("put_if", path, lambda: self.bucket.put_if(path, data, version))
-        return made
+        return self._request("put_if", path, lambda: self.bucket.put_if(path, data, version))
 
     def rename(self, source: str, target: str) -> None:
         """Copy, then delete: between the two both are there."""
@@ -251,8 +246,7 @@ class Client:
             self.bucket.delete(path)
             return held is not None
 
-        found: bool = self._request("delete", path, effect)
-        return found
+        return self._request("delete", path, effect)
 
     def delete_tree(self, prefix: str) -> int:
         doomed = [

@@ -46,8 +46,7 @@ def die(*_: Any, **__: Any) -> None:
 def _jvm() -> int:
     gateway = SparkContext._gateway  # noqa: SLF001  # no public name
     assert gateway is not None
-    found: int = gateway.proc.pid
-    return found
+    return gateway.proc.pid
 
 
 def after(place: Any, name: str, when: Callable[..., bool] = lambda *_, **__: True) -> None:

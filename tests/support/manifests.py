@@ -61,8 +61,7 @@ def of_chart(values: dict[str, Any], release: str = "r") -> Objects:
 
 
 def pod_of(workload: dict[str, Any]) -> dict[str, Any]:
-    found: dict[str, Any] = workload["spec"]["template"]["spec"]
-    return found
+    return workload["spec"]["template"]["spec"]
 
 
 def assert_fits(found: dict[str, Any], version: str) -> None:

@@ -111,8 +111,7 @@ class QueryHarness(PipelineHarness):
         return sorted(row["text"] for row in self.table_rows())
 
     def known(self) -> dict[str, Any]:
-        found: dict[str, Any] = self.checkpoint()["columns"]
-        return found
+        return self.checkpoint()["columns"]
 
     def row_letters(self) -> list[dict[str, Any]]:
 

@@ -141,8 +141,7 @@ def _is_read(table: DeltaTable) -> bool:
 
 
 def _sizes(table: DeltaTable) -> list[int]:
-    found: list[int] = table.get_add_actions()["size_bytes"].to_pylist()
-    return found
+    return table.get_add_actions()["size_bytes"].to_pylist()
 
 
 def _shape(table: DeltaTable) -> str:

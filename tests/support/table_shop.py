@@ -65,8 +65,7 @@ class Shop:
 
     @property
     def source(self) -> dict[str, Any]:
-        found: dict[str, Any] = self.document["pipelines"]["orders"]["sources"]["erp"]
-        return found
+        return self.document["pipelines"]["orders"]["sources"]["erp"]
 
     def config(self) -> Config:
         """Return the configuration, which is loaded again only once it was changed."""
@@ -95,8 +94,7 @@ class Shop:
         document, errors = inspection.plan(self.config(), **options)
         assert errors == []
         json.dumps(document)
-        found: dict[str, Any] = document["pipelines"]["orders"]["sources"]["erp"]
-        return found
+        return document["pipelines"]["orders"]["sources"]["erp"]
 
     def command(self, name: str, *arguments: str) -> Result:
         """Run a command for the shop's source in this process."""

@@ -97,13 +97,11 @@ class UnitShop:
 
     @property
     def source(self) -> dict[str, Any]:
-        found: dict[str, Any] = self.document["pipelines"][WHERE[0]]["sources"][WHERE[1]]
-        return found
+        return self.document["pipelines"][WHERE[0]]["sources"][WHERE[1]]
 
     @property
     def units(self) -> dict[str, Any]:
-        found: dict[str, Any] = self.source["units"]
-        return found
+        return self.source["units"]
 
     def path(self) -> Path:
         path = self.folder / "config.yaml"
@@ -144,8 +142,7 @@ class UnitShop:
 
     def checkpoint(self) -> dict[str, Any]:
         path = self.lake / checkpoint_path(ID)
-        found: dict[str, Any] = json.loads(path.read_text())
-        return found
+        return json.loads(path.read_text())
 
 
 def api_shop(folder: Path, url: str, params: dict[str, str], **units: Any) -> UnitShop:

@@ -70,8 +70,7 @@ def seen(
 
 
 def sideways(page: Page) -> int:
-    width: int = page.evaluate("document.documentElement.scrollWidth - innerWidth")
-    return width
+    return page.evaluate("document.documentElement.scrollWidth - innerWidth")
 
 
 # Over HTTP.

@@ -33,8 +33,7 @@ def call(*arguments: str, command: Any = blizzard) -> Result:
 def diff(scenario: Scenario, code: int) -> dict[str, Any]:
     done = call("schema", str(scenario.config), "--diff", "--json")
     assert done.exit_code == code, done.output
-    found: dict[str, Any] = json.loads(done.stdout)["pipelines"]["events"]
-    return found
+    return json.loads(done.stdout)["pipelines"]["events"]
 
 
 def explained(scenario: Scenario, path: str) -> tuple[dict[str, Any], str]:

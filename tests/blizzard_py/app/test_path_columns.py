@@ -85,8 +85,7 @@ def test_replayed_records_keep_the_values_of_their_path(scenario: Scenario) -> N
 def sources(scenario: Scenario) -> dict[str, Any]:
     document, errors = plan(load_config(scenario.config))
     assert not errors
-    found: dict[str, Any] = document["pipelines"]["events"]["sources"]["main"]
-    return found
+    return document["pipelines"]["events"]["sources"]["main"]
 
 
 def test_tables_share_a_source_folder_by_tenants(scenario: Scenario) -> None:

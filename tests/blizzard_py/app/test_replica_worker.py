@@ -97,8 +97,7 @@ class Group:
 
     def writer(self) -> dict[str, Any]:
         raw = self.scenario.table.read("_blizzard/events_main_checkpoint.json")
-        found: dict[str, Any] = json.loads(raw)["writer"]
-        return found
+        return json.loads(raw)["writer"]
 
     def check(self) -> None:
         self.scenario.commit()

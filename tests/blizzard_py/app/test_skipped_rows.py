@@ -21,8 +21,7 @@ DAY = dt.timedelta(days=1)
 def notes(config: Config) -> list[str]:
     document, errors = status(config)
     assert not errors
-    found: list[str] = document["pipelines"]["p"]["sources"]["s"].get("notes", [])
-    return found
+    return document["pipelines"]["p"]["sources"]["s"].get("notes", [])
 
 
 @pytest.mark.promise("G-076")

@@ -45,8 +45,7 @@ def source_of(document: dict[str, Any]) -> dict[str, Any]:
     assert set(document["pipelines"]) == {"events"}
     sources = document["pipelines"]["events"]["sources"]
     assert set(sources) == {"main"}
-    found: dict[str, Any] = sources["main"]
-    return found
+    return sources["main"]
 
 
 @pytest.mark.parametrize("scenario", ["local", "s3"], indirect=True)

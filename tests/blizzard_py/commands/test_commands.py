@@ -412,8 +412,7 @@ def test_a_reset_asks_for_the_name_on_a_terminal(tmp_path: Path) -> None:
 
 
 def load(scenario: Scenario) -> dict[str, Any]:
-    found: dict[str, Any] = json.loads(scenario.table.read("_blizzard/events_main_checkpoint.json"))
-    return found
+    return json.loads(scenario.table.read("_blizzard/events_main_checkpoint.json"))
 
 
 # -- init ----------------------------------------------------------------------

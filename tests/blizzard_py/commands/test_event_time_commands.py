@@ -59,8 +59,7 @@ def run(*arguments: str) -> Any:
 def shown(config: Path, command: str = "status") -> dict[str, Any]:
     done = run(command, str(config), "--json")
     assert done.exit_code == 0, done.output
-    block: dict[str, Any] = json.loads(done.stdout)["pipelines"]["pages"]
-    return block
+    return json.loads(done.stdout)["pipelines"]["pages"]
 
 
 def test_before_the_first_batch_nothing_is_known(config: Path) -> None:

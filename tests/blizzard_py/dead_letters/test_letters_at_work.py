@@ -47,8 +47,7 @@ def listed(scenario: Scenario, *more: str) -> list[dict[str, str]]:
 
 def dead_letters(scenario: Scenario) -> dict[str, int]:
     told = json.loads(run_command(scenario, "status", "--json").stdout)
-    found: dict[str, int] = told["pipelines"]["events"]["sources"]["main"]["dead_letters"]
-    return found
+    return told["pipelines"]["events"]["sources"]["main"]["dead_letters"]
 
 
 @pytest.mark.promise("G-192")

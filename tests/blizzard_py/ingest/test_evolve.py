@@ -57,8 +57,7 @@ def commit(scenario: Scenario) -> pl.DataFrame:
 
 def stored_schema(scenario: Scenario) -> dict[str, Any]:
     path = scenario.folder / "lake/events/_blizzard/events_schema.json"
-    found: dict[str, Any] = json.loads(path.read_bytes())
-    return found
+    return json.loads(path.read_bytes())
 
 
 def logged(scenario: Scenario, capsys: pytest.CaptureFixture[str], event: str) -> list[Any]:

@@ -88,8 +88,7 @@ def table_of(scenario: Scenario) -> pl.DataFrame:
 
 def left_out(scenario: Scenario) -> dict[str, str]:
     path = scenario.folder / "lake/events/_blizzard/events_schema.json"
-    found: dict[str, str] = json.loads(path.read_bytes())["left_out"]
-    return found
+    return json.loads(path.read_bytes())["left_out"]
 
 
 @pytest.mark.parametrize("name", WRITERS)

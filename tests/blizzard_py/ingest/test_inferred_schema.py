@@ -201,8 +201,7 @@ def call(*arguments: str) -> Result:
 def shown(scenario: Scenario) -> dict[str, Any]:
     done = call("schema", str(scenario.config), "--json")
     assert done.exit_code == 0, done.stderr
-    found: dict[str, Any] = json.loads(done.stdout)["pipelines"]["events"]
-    return found
+    return json.loads(done.stdout)["pipelines"]["events"]
 
 
 def rows(scenario: Scenario) -> list[dict[str, Any]]:

@@ -682,8 +682,7 @@ def test_a_failed_publication_ends_the_parallel_job() -> None:
 
 def in_flight(world: PipelineHarness) -> list[dict[str, Any]]:
     stored = "_blizzard/events_main_checkpoint.json" in world.sink.objects
-    found: list[dict[str, Any]] = world.checkpoint().get("in_flight", []) if stored else []
-    return found
+    return world.checkpoint().get("in_flight", []) if stored else []
 
 
 # -- the journal ---------------------------------------------------------------

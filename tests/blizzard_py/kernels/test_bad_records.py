@@ -116,8 +116,7 @@ def staged(folder: Path, line: bytes) -> dict[str, object]:
     letters.add("a.ndjson", BadRecord(0, 0, len(line), line, "why"))
     path = letters.stage(LocalStorage(str(folder)), "staged.ndjson")
     letters.close()
-    found: dict[str, object] = json.loads((folder / path).read_bytes())
-    return found
+    return json.loads((folder / path).read_bytes())
 
 
 def test_a_record_whose_header_is_too_long_is_read_again(tmp_path: Path) -> None:

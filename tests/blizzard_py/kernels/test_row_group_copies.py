@@ -272,8 +272,7 @@ def changed(edit: Callable[[Tree], object], **way: Any) -> bytes:
 
 
 def chunk(tree: Tree, group: int = 1, column: int = 0) -> Tree:
-    found: Tree = tree[4][1][1][group][1][1][1][column]
-    return found
+    return tree[4][1][1][group][1][1][1][column]
 
 
 def stats(tree: Tree, column: int, **values: Any) -> None:

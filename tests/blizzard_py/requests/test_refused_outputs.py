@@ -57,8 +57,7 @@ def penguins(scenario: Scenario) -> dict[str, Any]:
     """Return quarantine in Penguin's own status."""
     done = CliRunner().invoke(penguin, ["status", str(scenario.config), "--json"])
     assert done.exit_code == 0, done.output
-    found: dict[str, Any] = json.loads(done.stdout)["tables"]["events"]["quarantine"]
-    return found
+    return json.loads(done.stdout)["tables"]["events"]["quarantine"]
 
 
 def typed(scenario: Scenario, kind: str) -> None:
@@ -325,8 +324,7 @@ def test_replay_names_missing_files_and_changes_nothing(scenario: Scenario) -> N
 
 def explained(scenario: Scenario, name: str) -> str:
     told = run_command(scenario, "explain", f"{scenario.place}/raw/{DAY}/{name}", "--json")
-    reason: str = json.loads(told.stdout)["reason"]
-    return reason
+    return json.loads(told.stdout)["reason"]
 
 
 def test_explain_gives_the_remedy_of_a_refused_file(

@@ -33,10 +33,7 @@ FULL = ColumnState(
 
 
 def document(columns: ColumnState | None) -> dict[str, Any]:
-    found: dict[str, Any] = json.loads(
-        json.dumps(state_to_json(SourceState(kind=KindState(columns=columns)), 1.0))
-    )
-    return found
+    return json.loads(json.dumps(state_to_json(SourceState(kind=KindState(columns=columns)), 1.0)))
 
 
 @pytest.mark.parametrize("columns", [None, ColumnState(), FULL])

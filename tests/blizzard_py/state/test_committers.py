@@ -17,13 +17,11 @@ from tests.support.unit_shop import ID, WHERE, UnitShop
 def source_of(shop: UnitShop) -> dict[str, Any]:
     document, errors = status(shop.config())
     assert not errors
-    found: dict[str, Any] = document["pipelines"][WHERE[0]]["sources"][WHERE[1]]
-    return found
+    return document["pipelines"][WHERE[0]]["sources"][WHERE[1]]
 
 
 def blocked_group(shop: UnitShop) -> str | None:
-    found: str | None = source_of(shop)["units"]["blocked_group"]
-    return found
+    return source_of(shop)["units"]["blocked_group"]
 
 
 def test_status_tells_why_the_next_group_waits_until_it_is_in(

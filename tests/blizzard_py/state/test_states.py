@@ -47,8 +47,7 @@ SUMMARIES = {
 
 
 def document(path: Path) -> dict[str, Any]:
-    found: dict[str, Any] = json.loads(path.read_bytes())
-    return found
+    return json.loads(path.read_bytes())
 
 
 def named(path: Path) -> str:
@@ -94,10 +93,7 @@ def test_saved_checkpoint_loads_unchanged(path: Path) -> None:
 
 def again(document: dict[str, Any]) -> dict[str, Any]:
     state = state_from_json(document, "x")
-    found: dict[str, Any] = json.loads(
-        json.dumps(state_to_json(state, state.summary.last_update_ts or 0))
-    )
-    return found
+    return json.loads(json.dumps(state_to_json(state, state.summary.last_update_ts or 0)))
 
 
 @pytest.mark.promise("G-117")

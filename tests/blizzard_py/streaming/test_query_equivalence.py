@@ -63,8 +63,7 @@ def notes(world: EventTimeHarness) -> list[str]:
     """Return the remarks of `plan`."""
     found, errors = plan(world.config())
     assert errors == []
-    told: list[str] = found["pipelines"]["pages"]["sources"]["web"]["notes"]
-    return told
+    return found["pipelines"]["pages"]["sources"]["web"]["notes"]
 
 
 @pytest.mark.promise("G-068")

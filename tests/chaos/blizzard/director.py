@@ -173,6 +173,5 @@ class Director:
     def _epoch(self) -> int:
         """Return the writer's epoch in the checkpoint, 0 before there is one."""
         with suppress(NotFound, Unavailable):
-            found: int = json.loads(self._table.read(CHECKPOINT))["writer"]["epoch"]
-            return found
+            return json.loads(self._table.read(CHECKPOINT))["writer"]["epoch"]
         return 0

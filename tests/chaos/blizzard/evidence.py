@@ -57,8 +57,7 @@ def totals(place: Place) -> dict[str, Any]:
     # The daemons were stopped, which is an exit code of its own.
     done = place.scenario.call("blizzard", "status", str(place.scenario.config), "--json")
     assert done.returncode in (0, NOT_COMMITTING, NOT_INGESTING), done.stderr
-    source: dict[str, Any] = json.loads(done.stdout)["pipelines"]["events"]["sources"]["main"]
-    return source
+    return json.loads(done.stdout)["pipelines"]["events"]["sources"]["main"]
 
 
 def explained(place: Place, faults: list[Fault]) -> Iterator[str]:

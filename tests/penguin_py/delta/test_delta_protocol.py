@@ -20,8 +20,7 @@ Actions = list[dict[str, Any]]
 
 
 def body(actions: Actions, kind: str) -> dict[str, Any]:
-    found: dict[str, Any] = next(action[kind] for action in actions if kind in action)
-    return found
+    return next(action[kind] for action in actions if kind in action)
 
 
 def statistics(actions: Actions, **changed: Any) -> None:

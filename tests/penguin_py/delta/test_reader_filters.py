@@ -86,8 +86,7 @@ def table_of(
 def stats_of(world: TableHarness, version: int = 0) -> dict[str, Any]:
     """The statistics of the one file that this version added."""
     (add,) = [action["add"] for action in world.actions(version) if "add" in action]
-    found: dict[str, Any] = json.loads(add["stats"])
-    return found
+    return json.loads(add["stats"])
 
 
 @pytest.mark.promise("G-174")

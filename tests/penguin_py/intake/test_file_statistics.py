@@ -28,8 +28,7 @@ from tests.support.table_harness import parquet
 def stats(data: pa.Table, table: pa.Schema | None = None, **options: Any) -> dict[str, Any]:
     metadata = pq.read_metadata(io.BytesIO(parquet(data, **options)))
     file = metadata.schema.to_arrow_schema()
-    found: dict[str, Any] = json.loads(file_statistics(metadata, file, table or data.schema))
-    return found
+    return json.loads(file_statistics(metadata, file, table or data.schema))
 
 
 def column(values: list[Any], kind: pa.DataType) -> pa.Table:

@@ -425,8 +425,7 @@ def test_the_command_reports_first_and_commits_then(
         assert result.exit_code == 0, result.output
         if "--json" not in arguments:
             return {}
-        found: dict[str, Any] = json.loads(result.stdout)["tables"]["events"]
-        return found
+        return json.loads(result.stdout)["tables"]["events"]
 
     root.mkdir()
     kinds = ("stragglers", "retries", "overdue", "orphans", "missing")

@@ -45,8 +45,7 @@ def config(tmp_path: Path) -> Path:
 
 
 def keyed(*arguments: object) -> dict[str, Any]:
-    found: dict[str, Any] = json.loads(call(*arguments, "--json").stdout)["keyed"]["orders_keyed"]
-    return found
+    return json.loads(call(*arguments, "--json").stdout)["keyed"]["orders_keyed"]
 
 
 def test_commands_tell_of_merges(config: Path, tmp_path: Path) -> None:

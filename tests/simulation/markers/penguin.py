@@ -50,8 +50,7 @@ class _State:
 
 @lru_cache(10_000)
 def _entry(raw: bytes) -> dict[str, Any]:
-    found: dict[str, Any] = msgspec.json.decode(raw)
-    return found
+    return msgspec.json.decode(raw)
 
 
 class _Log:

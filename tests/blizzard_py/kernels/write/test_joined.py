@@ -194,8 +194,7 @@ def of_all(change: Callable[[Tree], object]) -> Callable[[bytes], bytes]:
 
 
 def first_chunk(tree: Tree) -> Tree:
-    chunk: Tree = tree[4][1][1][0][1][1][1][0]
-    return chunk
+    return tree[4][1][1][0][1][1][1][0]
 
 
 @pytest.mark.parametrize(

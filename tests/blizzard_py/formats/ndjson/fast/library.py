@@ -33,8 +33,7 @@ class _Loaded:
     def call(self, name: str, *arguments: int) -> int:
         function = self._library[name]
         function.restype, function.argtypes = ctypes.c_uint32, [ctypes.c_uint32] * len(arguments)
-        answer: int = function(*arguments)
-        return answer
+        return function(*arguments)
 
     def buffer(self, name: str, size: int) -> Bytes:
         return np.ctypeslib.as_array((ctypes.c_uint8 * size).in_dll(self._library, name))

@@ -32,7 +32,7 @@ from penguin_py.pipeline import TablePipeline
 from penguin_py.settings import tables_of
 from tests.support.direct_engine import DirectEngine
 from tests.support.flat_settings import nested
-from tests.support.memory_store import Died, Dying
+from tests.support.memory_store import Dying
 from tests.support.pipeline_harness import PipelineHarness
 from tests.support.promise_scenarios import poll, polls, sweeps
 from tests.support.request_harness import ingest_files, preview_files, submit
@@ -194,13 +194,9 @@ def test_unfinished_rename_hides_no_range(step: int) -> None:
     world = june()
     history = NeighbourSource(world, range=PAST)
     history.drain()
-    dying = Dying(world.sink, world.dlq)
-    dying.arm(step)
     renamed = replace(history.parts(), pipeline="clicks")
     renamed = replace(renamed, source=renamed.source.model_copy(update={"id": "clicks_history"}))
-    with contextlib.suppress(Died):
-        Rename(renamed, "events_history").run()
-    dying.arm(-1)
+    Dying(world.sink, world.dlq).dies(step, Rename(renamed, "events_history").run)
     other = NeighbourSource(world, "other", range={"to": "date=2025-06-10"})
     assert "history" in refusal_of(other.parts)
 

@@ -9,12 +9,16 @@ is what a ``kill -9`` between two requests looks like to the store.
 from __future__ import annotations
 
 import io
+import itertools
 import threading
 from collections.abc import Callable, Iterator, Sequence
-from typing import BinaryIO
+from typing import Any, BinaryIO, TypeVar
 
 from blizzard_core.errors import Conflict, NotFound
 from blizzard_core.storage.protocol import Entry, ListingPage, NameTest, Range, order_key
+
+# A world with the stores ``sink`` and ``dlq``.
+W = TypeVar("W", bound=Any)
 
 
 class Died(BaseException):
@@ -184,8 +188,7 @@ class Dying:
         self.countdown = -1
         self.count = 0
         for storage in storages:
-            storage.before_mutation = self._before
-            storage.after_mutation = self._after
+            storage.before_mutation = storage.after_mutation = lambda _op, _path: self.step()
 
     def arm(self, at: int) -> None:
         """Die at step ``at`` from now: even before, odd after the (at // 2)-th change."""
@@ -210,8 +213,17 @@ class Dying:
         if self.countdown > 0:
             self.countdown -= 1
 
-    def _before(self, _op: str, _path: str) -> None:
-        self.step()
 
-    def _after(self, _op: str, _path: str) -> None:
-        self.step()
+def each_death(
+    prepared: Callable[[], W], deed: Callable[[W], object]
+) -> Iterator[tuple[int, W, bool]]:
+    """Yield a world after a death at each step of a deed, and last one without.
+
+    With each comes the number of the step, and whether it died there.
+    """
+    for at in itertools.count():
+        world = prepared()
+        died = Dying(world.sink, world.dlq).dies(at, lambda world=world: deed(world))
+        yield at, world, died
+        if not died:
+            return

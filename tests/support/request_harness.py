@@ -21,6 +21,7 @@ from blizzard_py.requests.report import ReportLine, latest_lines
 from blizzard_py.selection.ingested_since_request import first_after
 from blizzard_py.sources.context import SourceContext
 from blizzard_py.state.checkpoint_file import read_state
+from blizzard_py.state.source_state import PendingWork
 from tests.support.pipeline_harness import PipelineHarness
 from tests.support.record_engine import RecordEngine
 
@@ -137,11 +138,21 @@ class RequestHarness(PipelineHarness):
         """Submit any request; its id."""
         return submit(self.parts(), select, kind, **options)
 
-    def request(self, request_id: str) -> RequestState:
-        """Return the checkpoint's entry of a request."""
+    @property
+    def work(self) -> PendingWork:
+        """What the checkpoint says is under way."""
         state = read_state(self.sink, SOURCE_ID)
         assert state is not None
-        return state.work.requests[request_id]
+        return state.work
+
+    def request(self, request_id: str) -> RequestState:
+        """Return the checkpoint's entry of a request."""
+        return self.work.requests[request_id]
+
+    def ended(self) -> list[str]:
+        """Return how the requests that are over have ended."""
+        found = map(self.mailbox.end_record, self.mailbox.contents().ended)
+        return [end.state for end in found if end is not None]
 
     def outcomes(self, request_id: str) -> dict[str, str]:
         """Return the last reported outcome of each file."""

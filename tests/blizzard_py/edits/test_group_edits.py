@@ -17,7 +17,7 @@ from blizzard_py.edits.rename import Rename
 from blizzard_py.edits.renamed_documents import RenameRefused
 from blizzard_py.sources.context import SourceContext
 from blizzard_py.state.source_state import checkpoint_path
-from tests.support.memory_store import Died, Dying
+from tests.support.memory_store import each_death
 from tests.support.offered_files import DAY_SECS, OfferedFilesHarness
 from tests.support.published_groups import groups_of
 from tests.support.replace_harness import ReplaceHarness
@@ -67,19 +67,14 @@ def test_groups_under_another_name_begin_at_the_first() -> None:
 
 
 def test_a_request_with_a_group_ends_under_the_old_name() -> None:
-    at, refused, died = 0, 0, True
-    while died:
+    def prepared() -> ReplaceHarness:
         world = ReplaceHarness()
         world.mend("b", "1")
         world.ask({"files": [f"{DAY}/1.json"]}, mode="replace")
-        dying = Dying(world.sink, world.dlq)
-        dying.arm(at)
-        at += 1
-        try:
-            world.drain()
-            died = False
-        except Died:
-            dying.arm(-1)
+        return world
+
+    refused = 0
+    for _, world, _ in each_death(prepared, ReplaceHarness.drain):
         flying = world.checkpoint().get("in_flight", [])
         if flying and flying[0]["results"]["group"]:
             refused += 1
@@ -131,8 +126,7 @@ AT_SOURCE: dict[str, Callable[[OfferedFilesHarness], None]] = {
 @pytest.mark.parametrize("then", AT_SOURCE)
 @pytest.mark.parametrize("lost", ["outputs", "one output", "outputs and checkpoint", "checkpoint"])
 def test_rows_stay_when_their_replacement_is_lost(lost: str, then: str) -> None:
-    at = tried = 0
-    while True:
+    def prepared() -> OfferedFilesHarness:
         world = OfferedFilesHarness(days=1)
         world.put("date=2024-01-02/8.json", "8:a")
         world.drain()
@@ -141,16 +135,12 @@ def test_rows_stay_when_their_replacement_is_lost(lost: str, then: str) -> None:
         world.put("date=2024-01-02/8.json", "8:b")
         world.now += 1
         world.table()
-        dying = Dying(world.sink, world.dlq)
-        dying.arm(at)
-        at += 1
-        try:
-            world.drain()
-            break
-        except Died:
-            dying.arm(-1)
+        return world
+
+    tried = 0
+    for at, world, died in each_death(prepared, OfferedFilesHarness.drain):
         staged = sorted(path for path in world.sink.objects if "/staging/" in path)
-        if not staged and lost != "checkpoint":
+        if not died or (not staged and lost != "checkpoint"):
             continue
         gone = staged if "outputs" in lost else staged[:1] if "output" in lost else []
         gone += [CHECKPOINT] if "checkpoint" in lost else []

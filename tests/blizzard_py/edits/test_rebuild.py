@@ -33,7 +33,7 @@ from blizzard_py.edits.rebuild.decide import (
 )
 from blizzard_py.ingest.publish import OutputIdGenerator
 from tests.support.direct_engine import DirectEngine
-from tests.support.memory_store import Died, Dying, MemoryStorage
+from tests.support.memory_store import Died, Dying, MemoryStorage, each_death
 from tests.support.pipeline_harness import PipelineHarness
 from tests.support.promise_scenarios import killed, letter_paths, poll, polls, sweeps
 from tests.support.request_harness import RequestHarness
@@ -317,14 +317,7 @@ def dying_world(at: int) -> tuple[PipelineHarness, bool]:
     world.put(f"{DAY}/2.json", "bad")
     world.put("date=2024-01-02/1.json", "b")
     world.put("date=2024-01-02/2.json", "c")
-    dying = Dying(world.sink, world.dlq)
-    dying.arm(at)
-    try:
-        world.drain()
-    except Died:
-        return world, True
-    dying.arm(-1)
-    return world, False
+    return world, Dying(world.sink, world.dlq).dies(at, world.drain)
 
 
 @pytest.mark.promise("G-049")
@@ -353,26 +346,18 @@ def test_a_checkpoint_lost_anytime_loses_and_doubles_nothing(lost: bool) -> None
 @pytest.mark.promise("G-049")
 @pytest.mark.parametrize("lost", [True, False])
 def test_a_rebuild_that_dies_at_any_moment_is_run_again(lost: bool) -> None:
-    step = 0
-    while True:
+    def prepared() -> PipelineHarness:
         world, _ = dying_world(35)
         assert world.checkpoint()["in_flight"]
         if lost:
             del world.sink.objects[CHECKPOINT]
-        dying = Dying(world.sink, world.dlq)
-        dying.arm(step)
-        try:
+        return world
+
+    for step, world, died in each_death(prepared, rebuilt):
+        if died:
             rebuilt(world)
-            died = False
-        except Died:
-            died = True
-            rebuilt(world)
-        dying.arm(-1)
         world.drain()
         assert world.rows() == ["a", "b", "c"], step
-        if not died:
-            break
-        step += 1
     assert step >= (2 if lost else 6)
 
 
@@ -453,15 +438,18 @@ def test_lost_outputs_of_a_partial_batch_are_dead_lettered() -> None:
 
 def half_published() -> RequestHarness:
     """A batch with one of its two outputs in the table and the other one lost."""
-    for at in range(60):
+
+    def prepared() -> RequestHarness:
         world = RequestHarness()
         world.put(f"{DAY}/6.json", "a")
         world.put("date=2024-01-02/1.json", "b")
-        Dying(world.sink).arm(at)
-        with contextlib.suppress(Died):
-            world.drain()
-        if world.rows() == ["1", "5", "52", "a"]:
-            break
+        return world
+
+    world = next(
+        world
+        for _, world, _ in each_death(prepared, RequestHarness.drain)
+        if world.rows() == ["1", "5", "52", "a"]
+    )
     [batch] = world.checkpoint()["in_flight"]
     [lost] = [o for o in batch["results"]["outputs"] if o["final"] not in world.sink.objects]
     world.sink.delete(lost["staged"])

@@ -23,7 +23,7 @@ from blizzard_py.state.checkpoint_document import state_from_json
 from blizzard_py.state.checkpoint_file import read_state
 from blizzard_py.state.source_state import checkpoint_path
 from tests.support.direct_engine import DirectEngine
-from tests.support.memory_store import Died, Dying, MemoryStorage
+from tests.support.memory_store import MemoryStorage, each_death
 from tests.support.request_harness import DAY, RequestHarness, ingest_files, outcomes_of, submit
 from tests.support.scenario import scenario_on
 
@@ -124,10 +124,7 @@ def test_every_release_refuses_a_tombstone() -> None:
 
 @pytest.mark.promise("G-057")
 def test_the_command_finishes_after_a_death_at_any_write() -> None:
-    at = 0
-    while True:
-        world = RenameHarness()
-        died = Dying(world.sink, world.dlq).dies(at, world.rename)
+    for at, world, died in each_death(RenameHarness, RenameHarness.rename):
         if died:
             # Whoever runs meanwhile runs under one name at most.
             moving = "moved_to" in world.checkpoint()
@@ -143,25 +140,15 @@ def test_the_command_finishes_after_a_death_at_any_write() -> None:
         with pytest.raises(StateError, match="was renamed"):
             world.drain()
         assert world.replay_renamed() == 0
-        if not died:
-            break
-        at += 1
     assert at > 30
 
 
 def test_a_death_after_the_new_daemons_start_copies_nothing() -> None:
-    world = RenameHarness()
-    dying = Dying(world.sink, world.dlq)
-    for at in range(400):
-        world = RenameHarness()
-        dying = Dying(world.sink, world.dlq)
-        dying.arm(at)
-        try:
-            world.rename()
-        except Died:
-            if NEW in world.sink.objects and "moving" in world.checkpoint():
-                break
-    dying.arm(-1)
+    world = next(
+        world
+        for _, world, _ in each_death(RenameHarness, RenameHarness.rename)
+        if NEW in world.sink.objects and "moving" in world.checkpoint()
+    )
     world.go_on_renamed()
     world.put(f"{DAY}/6.json", "mended")
     world.replay_renamed()
@@ -175,19 +162,13 @@ def test_a_death_after_the_new_daemons_start_copies_nothing() -> None:
 @pytest.mark.promise("G-202")
 def test_a_restored_old_checkpoint_does_not_run() -> None:
     announced = 0
-    for at in range(400):
-        world = RenameHarness()
-        old = world.sink.read(OLD)
-        dying = Dying(world.sink, world.dlq)
-        dying.arm(at)
-        try:
-            world.rename()
-        except Died:
-            over = False
-        else:
-            over = True
-        dying.arm(-1)
-        world.sink.put_atomic(OLD, old)
+
+    def rename(world: RenameHarness) -> None:
+        world.old = world.sink.read(OLD)
+        world.rename()
+
+    for _, world, _ in each_death(RenameHarness, rename):
+        world.sink.put_atomic(OLD, world.old)
         if MOVED not in world.sink.objects:
             continue
         announced += 1
@@ -197,8 +178,6 @@ def test_a_restored_old_checkpoint_does_not_run() -> None:
             world.rename()
         world.go_on_renamed()
         assert world.rows() == [*ROWS, "new"]
-        if over:
-            break
     assert announced > 2
 
 
@@ -324,17 +303,11 @@ def test_an_old_name_returns_by_id() -> None:
 
 def stopped_while(phase: str) -> RenameHarness:
     """A world whose daemon died with a batch in that phase."""
-    for at in range(200):
-        world = RenameHarness()
-        dying = Dying(world.sink, world.dlq)
-        dying.arm(at)
-        try:
-            world.drain()
-        except Died:
-            batches = world.checkpoint().get("in_flight", [])
-            if any(batch["phase"] == phase for batch in batches):
-                return world
-    raise AssertionError(f"no batch was ever {phase}")
+    return next(
+        world
+        for _, world, _ in each_death(RenameHarness, RenameHarness.drain)
+        if any(batch["phase"] == phase for batch in world.checkpoint().get("in_flight", []))
+    )
 
 
 def test_a_publishing_batch_is_finished_under_its_old_name() -> None:
@@ -388,16 +361,11 @@ def test_a_concurrent_start_under_the_new_name_is_noticed() -> None:
     world = RenameHarness()
     with pytest.raises(ColdStartRefused):
         source_pipeline(world.renamed_parts()).cycle(threading.Event())
-    for at in range(100):
-        world = RenameHarness()
-        dying = Dying(world.sink, world.dlq)
-        dying.arm(at)
-        try:
-            world.rename()
-        except Died:
-            if "moving" in world.checkpoint() and NEW not in world.sink.objects:
-                break
-    dying.arm(-1)
+    world = next(
+        world
+        for _, world, _ in each_death(RenameHarness, RenameHarness.rename)
+        if "moving" in world.checkpoint() and NEW not in world.sink.objects
+    )
     with pytest.raises(ColdStartRefused, match="`blizzard rename` has to finish"):
         source_pipeline(world.renamed_parts()).cycle(threading.Event())
     source_pipeline(world.renamed_parts(), fresh=True).cycle(threading.Event())

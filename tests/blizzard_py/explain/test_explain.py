@@ -36,7 +36,7 @@ from penguin_py.__main__ import main as penguin
 from tests.support.delta_commits import commit as commit_of
 from tests.support.direct_engine import DirectEngine
 from tests.support.letter_harness import FailedFilesHarness, uri
-from tests.support.memory_store import Died, Dying, MemoryStorage
+from tests.support.memory_store import MemoryStorage, each_death
 from tests.support.pipeline_harness import PipelineHarness
 from tests.support.s3_server import S3Server
 from tests.support.scenario import Scenario, scenario_on
@@ -237,14 +237,13 @@ def test_a_file_that_failed_waits_for_another_try() -> None:
 
 def test_a_file_in_flight_is_so_until_the_checkpoint_lets_it_go() -> None:
     phases = set()
-    for at in range(40):
+
+    def prepared() -> PipelineHarness:
         world = PipelineHarness()
         world.put("d=1/1.ndjson", "r")
-        dying = Dying(world.sink)
-        dying.arm(at)
-        with contextlib.suppress(Died):
-            world.drain()
-        dying.arm(-1)
+        return world
+
+    for _, world, _ in each_death(prepared, PipelineHarness.drain):
         found = ask(world, "d=1/1.ndjson")
         if found.pending is not None and found.pending.behind == "in_flight":
             phases.add(found.pending.phase)

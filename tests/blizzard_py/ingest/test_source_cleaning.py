@@ -34,7 +34,7 @@ from tests.support.cleaning_harness import (
     archived,
     with_seen_file,
 )
-from tests.support.memory_store import Died, Dying
+from tests.support.memory_store import Dying
 from tests.support.request_harness import submit
 from tests.support.s3_server import S3Server
 
@@ -249,14 +249,8 @@ def test_death_at_any_change_loses_nothing(clean: dict[str, Any]) -> None:
         world.ingest(SECOND)
         world.see()
         world.wait_idle(8 * DAY_SECS)
-        dying = Dying(world.source, world.archive, world.sink)
-        dying.arm(at)
-        try:
+        if Dying(world.source, world.archive, world.sink).dies(at, world.drain):
             world.drain()
-        except Died:
-            dying.countdown = -1
-            world.drain()
-        dying.countdown = -1
         world.wait(2 * PAUSE_SECS)
         assert (world.left(), archived(world)) == ([], [] if clean else [FIRST, SECOND]), at
 

@@ -69,13 +69,8 @@ def test_death_at_any_change_tags_the_same_files() -> None:
         world = tagging()
         world.wait_idle(8 * DAY_SECS)
         begun = world.cleaning.done
-        dying = Dying(world.source, world.sink)
-        dying.arm(at)
-        try:
-            world.drain()
+        if not Dying(world.source, world.sink).dies(at, world.drain):
             break
-        except Died:
-            dying.countdown = -1
         ended.append(world.cleaning.done != begun)
         world.source.objects[SECOND] = (b"another", world.now)
         world.source.tags[SECOND] = (world.source.objects[SECOND], "blizzard=ingested")

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import contextlib
 import io
 import json
 import threading
@@ -16,7 +15,7 @@ from blizzard_py.ingest import batch_loop
 from blizzard_py.ingest.publish import OutputIdGenerator
 from blizzard_py.sources.files import late_file_outcomes
 from blizzard_py.state import ledger, processed_set
-from tests.support.memory_store import Died, Dying
+from tests.support.memory_store import Dying
 from tests.support.pipeline_harness import PipelineHarness
 from tests.support.request_harness import preview_files
 
@@ -90,10 +89,7 @@ def test_tracking_cannot_be_switched_under_a_batch() -> None:
     world.put("d=1/1.ndjson", "r1")
     dying = Dying(world.sink, world.dlq)
     for at in range(60):
-        dying.arm(at)
-        with contextlib.suppress(Died):
-            world.drain()
-        dying.arm(-1)
+        dying.dies(at, world.drain)
         if world.pipeline().load().work.in_flight:
             break
     world.settings["use_watermark"] = False

@@ -2,14 +2,12 @@
 
 from __future__ import annotations
 
-from functools import partial
-
 import pytest
 
 from blizzard_py.dead_letters import reader
 from blizzard_py.dead_letters.reasons import reason_of
 from tests.support.letter_harness import FIRST, INGESTED, SECOND, FailedFilesHarness, uri
-from tests.support.memory_store import Dying
+from tests.support.memory_store import each_death
 from tests.support.request_harness import SOURCE_ID
 
 BASE = ["1", "5", "52", "b"]
@@ -61,11 +59,14 @@ def test_letters_that_a_replay_has_before_are_not_closed() -> None:
 
 
 def test_a_death_at_every_change_closes_what_was_accepted() -> None:
-    at, died = 0, True
-    while died:
+    ids: list[str] = []
+
+    def prepared() -> FailedFilesHarness:
         world = FailedFilesHarness()
-        ids = world.open_ids()
-        died = Dying(world.sink, world.dlq).dies(at, partial(close, world, *ids))
+        ids[:] = world.open_ids()
+        return world
+
+    for at, world, _ in each_death(prepared, lambda world: close(world, *ids)):
         request_id = close(world, *ids)
         assert world.request(request_id).state == "done"
         assert world.open_letters() == [], at
@@ -76,5 +77,4 @@ def test_a_death_at_every_change_closes_what_was_accepted() -> None:
         assert world.replay(*ids) == {}
         assert world.rows() == BASE, at
         assert world.explained(FIRST).verdict == "quarantined"
-        at += 1
     assert at > 8

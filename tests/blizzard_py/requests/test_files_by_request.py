@@ -19,7 +19,7 @@ from blizzard_py.ingest.publish import OutputIdGenerator
 from blizzard_py.job import IngestJob, IngestResult
 from blizzard_py.requests.progress import open_of
 from blizzard_py.state.checkpoint_file import read_state
-from tests.support.memory_store import Died, Dying
+from tests.support.memory_store import each_death
 from tests.support.pipeline_harness import overtaking
 from tests.support.request_harness import DAY, SOURCE_ID, RequestHarness, made
 
@@ -245,43 +245,32 @@ def test_without_a_watermark_a_new_ending_repeats_no_file() -> None:
 
 
 @pytest.mark.promise("G-045")
-@pytest.mark.parametrize("who", ["daemon", "command"])
 @pytest.mark.parametrize("use_watermark", [True, False])
-def test_a_death_at_every_change_neither_doubles_nor_loses_a_row(
-    who: str, use_watermark: bool
-) -> None:
+def test_a_death_at_every_change_neither_doubles_nor_loses_a_row(use_watermark: bool) -> None:
     paths = [f"{DAY}/3.txt", f"{DAY}/x.txt", f"{DAY}/4.txt"]
-    at = 0
-    while True:
+
+    def prepared() -> RequestHarness:
         world = RequestHarness(use_watermark=use_watermark)
         for number, path in enumerate(paths):
             world.put(path, f"g{number}" if number < 2 else "bad")
-        dying = Dying(world.sink, world.dlq)
-        if who == "command":
-            dying.arm(at)
-        died = False
-        try:
-            request_id = world.submit(*paths)
-            if who == "daemon":
-                dying.arm(at)
-            world.drain()
-        except Died:
-            died = True
-        dying.arm(-1)
+        return world
+
+    def requested(world: RequestHarness) -> None:
+        world.submit(*paths)
+        world.drain()
+
+    for at, world, _ in each_death(prepared, requested):
         world.put(f"{DAY}/6.json", "6")
         request_id = world.submit(*paths)
         world.drain()
         assert world.rows() == sorted([*BASE, "6", "g0", "g1"]), at
         assert world.request(request_id).state == "done"
         assert {letter["path"] for letter in world.letters()} == {f"mem://raw/{paths[2]}"}, at
-        state = read_state(world.sink, SOURCE_ID)
-        assert not [*state.work.queue, *state.work.in_flight, *open_of(state.work.requests)]
+        work = world.work
+        assert not [*work.queue, *work.in_flight, *open_of(work.requests)]
         world.go_on()
         assert world.rows() == sorted([*BASE, "6", "g0", "g1"]), at
-        if not died:
-            break
-        at += 1
-    assert at > (3 if who == "command" else 40)
+    assert at > 43
 
 
 @pytest.mark.promise("G-045")
@@ -307,8 +296,7 @@ def test_pages_of_a_large_request_come_one_after_the_other(
     queued: list[int] = []
 
     def count(job: IngestJob) -> IngestResult:
-        state = read_state(world.sink, SOURCE_ID)
-        queued.append(len(state.work.queue))
+        queued.append(len(world.work.queue))
         return ingest(job)
 
     ingest = world.engine.ingest

@@ -17,7 +17,7 @@ from blizzard_py.kernels.report import merged
 from blizzard_py.kernels.task import run_task
 from blizzard_py.requests.progress import RequestState
 from blizzard_py.state.checkpoint_file import read_state
-from tests.support.memory_store import Dying, MemoryStorage
+from tests.support.memory_store import MemoryStorage, each_death
 from tests.support.query_harness import FIELDS, KernelEngine, QueryHarness
 from tests.support.record_engine import Below
 from tests.support.request_harness import RECORDS, SOURCE_ID, outcomes_of, submit
@@ -99,15 +99,11 @@ def test_rows_of_a_table_are_replayed_once_from_their_letters() -> None:
 
 
 def test_a_death_at_every_change_brings_a_row_of_a_letter_once() -> None:
-    at, died = 0, True
-    while died:
-        world = QueryLetterHarness()
-        died = Dying(world.sink, world.dlq).dies(at, world.replay)
+    for at, world, _ in each_death(QueryLetterHarness, QueryLetterHarness.replay):
         if world.open_ids():
             world.replay()
         world.drain_with_errors()
         assert (world.numbers(), world.open_ids()) == ([1, 2, 3], []), at
-        at += 1
     assert at > 10
 
 

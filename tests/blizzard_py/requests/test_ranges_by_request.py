@@ -19,7 +19,7 @@ from blizzard_py.ingest.source_pipeline import SourcePipeline
 from blizzard_py.requests.progress import open_of
 from blizzard_py.state.checkpoint_file import read_ledger, read_state
 from blizzard_py.state.journal import Journal
-from tests.support.memory_store import Dying
+from tests.support.memory_store import each_death
 from tests.support.promise_scenarios import gated
 from tests.support.request_harness import DAY, SOURCE_ID, RequestHarness
 
@@ -48,8 +48,8 @@ def marks(world: RequestHarness) -> dict[str, object]:
 
 
 def check_nothing_is_left(world: RequestHarness) -> None:
-    state = read_state(world.sink, SOURCE_ID)
-    assert not [*state.work.queue, *state.work.in_flight, *open_of(state.work.requests)]
+    work = world.work
+    assert not [*work.queue, *work.in_flight, *open_of(work.requests)]
 
 
 @pytest.fixture
@@ -244,8 +244,8 @@ def test_a_listing_that_fails_is_tried_again(mode: str, monkeypatch: pytest.Monk
 
 @pytest.mark.parametrize("mode", ["add", "again"])
 def test_a_death_at_every_change_neither_doubles_nor_loses_a_row(mode: str) -> None:
-    at = 0
-    while True:
+
+    def prepared() -> RequestHarness:
         world = RequestHarness()
         world.put(LATE, "late")
         for path in ("date=2023-01-01/1.json", f"{DAY}/4.json"):
@@ -253,18 +253,15 @@ def test_a_death_at_every_change_neither_doubles_nor_loses_a_row(mode: str) -> N
         world.put(f"{DAY}/6.json", "6")
         if mode == "again":
             delete_rows(world)
-        dying = Dying(world.sink, world.dlq)
-        request_id = world.ask({"range": ["date=2023-01-01", DAY]}, mode=mode)
-        died = dying.dies(at, world.drain)
+        world.ask({"range": ["date=2023-01-01", DAY]}, mode=mode)
+        return world
+
+    for at, world, _ in each_death(prepared, RequestHarness.drain):
         world.drain()
         assert world.rows() == sorted([*BASE, "6", "late", "old"]), at
-        end = world.mailbox.end_record(request_id)
-        assert end.state == "done"
+        assert world.ended() == ["done"]
         assert {letter["path"] for letter in world.letters()} == {f"mem://raw/{DAY}/4.json"}, at
         check_nothing_is_left(world)
-        if not died:
-            break
-        at += 1
     assert at > 40
 
 

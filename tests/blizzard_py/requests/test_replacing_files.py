@@ -16,12 +16,11 @@ from blizzard_core.errors import FencedError
 from blizzard_core.handover.groups import Group
 from blizzard_py.sources.earlier_batches import EarlierBatch
 from blizzard_py.sources.files.earlier import EarlierBatches
-from blizzard_py.state.checkpoint_file import read_state
-from tests.support.memory_store import Dying
+from tests.support.memory_store import each_death
 from tests.support.pipeline_harness import overtaking
 from tests.support.published_groups import groups_of
 from tests.support.replace_harness import ReplaceHarness, is_rejected
-from tests.support.request_harness import DAY, SOURCE_ID
+from tests.support.request_harness import DAY
 
 # Alike but for a byte that is no UTF-8.
 BYTE, WORD = f"{DAY}/7\udcff.json", rf"{DAY}/7\udcff.json"
@@ -273,27 +272,27 @@ def test_outputs_that_the_table_let_go_are_refused(what: str) -> None:
 @pytest.mark.parametrize("named", [True, False])
 def test_a_death_at_every_change_leaves_each_row_once(named: bool) -> None:
     """Live files arrive, a file is late, and the owner dies before or after each write."""
-    at, died = 0, True
-    while died:
+
+    def prepared() -> ReplaceHarness:
         world = ReplaceHarness(named=named)
         world.mend("b", "1", "5")
         world.put(f"{DAY}/52.json", "bad")
-        request_id = world.ask({"range": [DAY, DAY]}, mode="replace")
+        world.ask({"range": [DAY, DAY]}, mode="replace")
         for number in range(60, 63):
             world.put(f"{DAY}/{number}.json", str(number))
-        died = Dying(world.sink, world.dlq).dies(at, world.drain)
+        return world
+
+    for at, world, _ in each_death(prepared, ReplaceHarness.drain):
         world.put(f"{DAY}/63.json", "63")
         world.drain()
-        ended = world.mailbox.end_record(request_id)
-        assert ended.state == "done"
+        assert world.ended() == ["done"]
         rows = sorted(["1:b", "1:b+", "52", "5:b", "5:b+", "60", "61", "62", "63"])
         assert world.table() == rows, at
-        state = read_state(world.sink, SOURCE_ID)
-        assert not [*state.work.replacing, *state.work.queue, *state.work.in_flight], at
+        work = world.work
+        assert not [*work.replacing, *work.queue, *work.in_flight], at
         assert [letter["path"] for letter in world.letters()] == [f"mem://raw/{DAY}/52.json"], at
         world.go_on()
         assert world.table() == rows, at
-        at += 1
     assert at > 40
 
 

@@ -24,7 +24,7 @@ from tests.support.letter_harness import (
     record_name,
     uri,
 )
-from tests.support.memory_store import Died, Dying
+from tests.support.memory_store import each_death
 from tests.support.pipeline_harness import PipelineHarness
 from tests.support.request_harness import (
     BATCH,
@@ -204,12 +204,12 @@ def test_letters_stay_open_until_their_files_are_read() -> None:
 
 def test_letters_of_a_batch_in_flight_wait_for_it() -> None:
     # Die after the letter was written and before the batch was saved as done.
-    for at in range(40):
+    def prepared() -> RequestHarness:
         world = RequestHarness()
         world.put(f"{DAY}/60.json", "bad")
-        Dying(world.sink, world.dlq).arm(at)
-        with contextlib.suppress(Died):
-            world.drain()
+        return world
+
+    for _, world, _ in each_death(prepared, RequestHarness.drain):
         flying = world.checkpoint().get("in_flight")
         if flying and flying[0]["phase"] == "publishing" and world.dlq.objects:
             break

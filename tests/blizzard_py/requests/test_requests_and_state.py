@@ -15,7 +15,7 @@ from blizzard_py.edits.checkpoint_store import CheckpointStore, Version
 from blizzard_py.edits.rebuild import Rebuild
 from blizzard_py.state.checkpoint_file import read_state
 from blizzard_py.state.source_state import SourceState, checkpoint_path
-from tests.support.memory_store import Died, Dying
+from tests.support.memory_store import Died, each_death
 from tests.support.request_harness import DAY, SOURCE_ID, RequestHarness
 
 CHECKPOINT = checkpoint_path(SOURCE_ID)
@@ -44,12 +44,14 @@ def state_of(world: RequestHarness) -> SourceState:
 @pytest.mark.parametrize("mode", ["add", "again"])
 @pytest.mark.parametrize("path", [f"{AHEAD}/1.json", f"{DAY}/3.json", f"{DAY}/8.json.gz"])
 def test_a_checkpoint_lost_during_a_request_doubles_nothing(path: str, mode: str) -> None:
-    at = 0
-    while True:
+
+    def prepared() -> RequestHarness:
         world = RequestHarness()
         world.put(path, "requested")
         world.submit(path, mode=mode)
-        died = Dying(world.sink, world.dlq).dies(at, world.drain)
+        return world
+
+    for at, world, _ in each_death(prepared, RequestHarness.drain):
         world.now += 100
         world.sink.objects.pop(CHECKPOINT, None)
         rebuild(world)
@@ -59,9 +61,6 @@ def test_a_checkpoint_lost_during_a_request_doubles_nothing(path: str, mode: str
         world.go_on(days=7)
         assert world.rows().count("requested") == 1, at
         assert world.rows().count("live") == 1, at
-        if not died:
-            break
-        at += 1
     assert at > 20
 
 

@@ -14,7 +14,7 @@ from blizzard_core.settings.sources import SourceSettings
 from blizzard_core.settings.units import FileUnits
 from blizzard_py.app.workers import source_pipeline
 from blizzard_py.state.source_state import checkpoint_path
-from tests.support.memory_store import Dying
+from tests.support.memory_store import each_death
 from tests.support.offered_files import DAY_SECS, OfferedFilesHarness
 from tests.support.pipeline_harness import overtaking
 from tests.support.published_groups import groups_of
@@ -165,17 +165,17 @@ def test_replaced_file_is_not_read_again_by_the_daemon() -> None:
 
 @pytest.mark.promise("G-040")
 def test_death_around_any_write_leaves_one_version_of_each_file() -> None:
-    at, died = 0, True
-    while died:
+    def prepared() -> OfferedFilesHarness:
         world = OfferedFilesHarness()
         world.now += 8 * DAY_SECS
         world.mend("b", "1", "52")
         world.put(f"{DAY}/8.json", "8")
         world.now += 1
-        died = Dying(world.sink, world.dlq).dies(at, world.drain)
+        return world
+
+    for at, world, _ in each_death(prepared, OfferedFilesHarness.drain):
         world.drain()
         assert world.table() == ["1:b", "1:b+", "5", "52:b", "52:b+", "8"], at
-        at += 1
     assert at > 20
     assert "replacing" not in json.loads(world.sink.read("_blizzard/events_main_checkpoint.json"))
 
@@ -262,24 +262,23 @@ def test_records_requested_while_their_file_is_read_are_skipped() -> None:
 @pytest.mark.promise("G-042")
 @pytest.mark.parametrize("what", ["records", "file"])
 def test_request_for_a_changed_file_survives_death_at_any_change(what: str) -> None:
-    at, died = 0, True
-    while died:
+    def prepared() -> OfferedFilesHarness:
         world = with_a_bad_record()
         letters = {"letters": [each.id for each in world.open_letters()]}
         select = letters if what == "records" else {"files": [f"{DAY}/6.json"]}
         options = {} if what == "records" else {"mode": "replace"}
-        request_id = world.ask(select, **options)
-        died = Dying(world.sink, world.dlq).dies(at, world.drain)
+        world.ask(select, **options)
+        return world
+
+    for at, world, _ in each_death(prepared, OfferedFilesHarness.drain):
         world.drain()
-        end = world.mailbox.end_record(request_id)
-        assert end.state == "done"
+        assert world.ended() == ["done"]
         if world.open_letters():
             world.replay()
         world.now += 2 * DAY_SECS
         world.drain()
         is_once(world)
         assert world.table() == ["1", "5", "52", "6:a", "6:mended"], at
-        at += 1
     assert at > 20
 
 

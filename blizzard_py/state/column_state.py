@@ -1,20 +1,10 @@
 """The state of a query source that reads rows above a watermark on its columns. Pure.
 
-``columns`` of the checkpoint::
-
-    {"watermark": {"updated_at": {"__datetime__": "2026-05-04T11:59:58.120000+00:00"}},
-     "names": ["updated_at"], "bound": "settled", "seq": 17, "boundaries": [],
-     "seen": [{"segment": "00000003~…", "count": 812, "up_to": {…},
-               "told_by": {"id": "integer", "updated_at": "timestamp"}, "whole": false}],
-     "seen_from": {…},
-     "window": {"kind": "settled", "after": {…}, "up_to": {…}, "low": {…}, "above": {…},
-                "inclusive": false, "nulls_first": false, "planned_ts": 1.0},
-     "tasks": [{"name": "0", "where": "SELECT …", "spec": {…}, "size": 0}], "done": ["1"]}
-
-Values are JSON in the notation of `blizzard_py.slices.notation.serialize`. ``names`` are the
-watermark's configured columns. ``window`` and ``tasks`` are being read. They are saved with their
-batch before its job starts, so a process that takes the batch over reads the same. A source knows
-its items only from the saved state (`blizzard_py.sources.protocol`), so they stand here.
+It is ``columns`` of the checkpoint. Values are JSON in the notation of
+`blizzard_py.slices.notation.serialize`, such as ``{"n": {"__decimal__": "1.5"}}``. ``names`` are
+the watermark's configured columns. ``window`` and ``tasks`` are being read. They are saved with
+their batch before its job starts, so a process that takes the batch over reads the same. A source
+knows its items only from the saved state (`blizzard_py.sources.protocol`), so they stand here.
 ``above`` limits what the next window may read again. ``done`` are the published tasks. The save
 that ends the last task moves the watermark, raises ``seq`` and removes the window.
 

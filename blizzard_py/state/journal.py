@@ -1,30 +1,15 @@
 """The journal: one small object per batch, with the outcome of each of its files.
 
-``_blizzard/journal/{source id}/{batch}.json``::
-
-    {"batch": "…", "attempt": 1, "started_ts": 1706450500.1, "finished_ts": 1706450512.9,
-     "seen_ts": 1706450499.5,
-     "files": [{"path": "date=…/x.ndjson.gz", "outcome": "ingested", "rows": 20,
-                "bad_rows": 0, "error": "", "stage": "", "size": 812,
-                "modified": 1706450490.0}, …],
-     "outputs": [{"final": "date=…/<uuidv7>.parquet", "rows": 20, "output_id": "…",
-                  "size": 4711, "staged": "_blizzard/staging/…", "earlier": []}, …],
-     "letters": [{"staged": "_blizzard/staging/…", "files": [["date=…/x.ndjson.gz", 1], …]}, …],
-     "names_root": "s3://raw/events/", "group": {"seq": 3, "replaced": {…}},
-     "event_time": {"batch": 12, "watermark_ms": 1706450400000, …}, "request": "7f3a9c2e.1"}
-
-The object is written after the commit point and before any output of the batch is published. Its
-name is the batch's id and its content is what was committed. So another process that finishes the
-batch writes the same content again. A file is done if and only if the journal, or the ledger that
-it was folded into (`blizzard_py.state.ledger`), contains it.
+``_blizzard/journal/{source id}/{batch}.json`` (`BatchDocument`; docs/reference/state.md shows one)
+is written after the commit point and before any output of the batch is published. Its name is the
+batch's id and its content is what was committed. So another process that finishes the batch writes
+the same content again. A file is done if and only if the journal, or the ledger that it was folded
+into (`blizzard_py.state.ledger`), contains it.
 
 ``seen_ts`` is the end of the scan that found the files. ``size``, ``modified`` and the optional
 ``version`` are those of the listing (`Entry`). With ``staged`` and ``letters`` the object describes
 the complete batch, so a lost checkpoint of a batch in publication can be rebuilt
-(`blizzard_py.edits.rebuild`). Optional keys: ``names_root`` if rows name their file, ``group`` if
-rows replace others (`BatchResults`), and ``request`` for a batch of a request. ``event_time`` is
-present if a query over event time processed the batch (`QueryBatch`), ``row_groups`` of a file if
-its source copies them (`FinishedFile`).
+(`blizzard_py.edits.rebuild`). Optional keys are missing if they are empty.
 
 A process that takes a batch over gives its outputs new final names. It also writes the object as
 ``{batch}~{number of take-overs}.json``: a delayed write of the earlier process cannot undo that

@@ -1,11 +1,9 @@
 """The set of files done, for sources whose names do not sort (``use_watermark: false``).
 
-The set has 16 bytes for each path, so names can be looked up and not listed. (The paths
-themselves, sorted and compressed with zstd, are larger than that if they contain a random UUID.
-They take seconds to load, and would be digests in memory anyway.) Two paths with the same digest
-would mean a skipped file. With ten million files the probability of that is 10⁻²⁵, far below that
-of an undetected error on disk. To cause it on purpose takes 2⁶⁴ digests, and affects only the
-attacker's own files.
+The set has 16 bytes for each path, so names can be looked up and not listed. Two paths with the
+same digest would mean a skipped file. With ten million files the probability of that is 10⁻²⁵, far
+below that of an undetected error on disk. To cause it on purpose takes 2⁶⁴ digests, and affects
+only the attacker's own files.
 
 **On disk** the set is segments ``{folder}/{epoch}~{uuidv7}.digests``
 (`blizzard_core.checkpoint.digests`). The source's checkpoint lists the segments of the set, so a

@@ -207,11 +207,7 @@ class CompositeFiles:
             lost += qualify_all(missing, name)
         return files, lost
 
-    def reading(
-        self,
-        state: SourceState,  # noqa: ARG002  # the seam gives it
-        batch: Batch,  # noqa: ARG002  # the seam gives it
-    ) -> AbstractContextManager[None]:
+    def reading(self, state: SourceState, batch: Batch) -> AbstractContextManager[None]:  # noqa: ARG002  # the seam gives it
         return contextlib.nullcontext()
 
     def replacement(

@@ -144,13 +144,7 @@ class SetFiles(FileSource):
         state = state.with_work(retries=still_there(state.work, paths, found.scanned))
         return self._forget(state, found.scanned.ended)
 
-    def _moved(
-        self,
-        state: SourceState,
-        batch: Batch,
-        lowest: Lowest,  # noqa: ARG002  # the seam gives it
-        now: float,  # noqa: ARG002  # the seam gives it
-    ) -> SourceState:
+    def _moved(self, state: SourceState, batch: Batch, lowest: Lowest, now: float) -> SourceState:  # noqa: ARG002  # the seam gives it
         return state.with_position(progress=noted(state.position.progress, done_of(batch)))
 
     def _status_of(self, state: SourceState, entry: Entry) -> ItemStatus:

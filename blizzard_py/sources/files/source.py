@@ -257,11 +257,7 @@ class FileSource(ABC):
         left = (FinishedFile(p, "reported", error=w, stage=LEFT_STAGE) for p, w in theirs.items())
         return files, [*left, *lost]
 
-    def reading(
-        self,
-        state: SourceState,  # noqa: ARG002  # the seam gives it
-        batch: Batch,  # noqa: ARG002  # the seam gives it
-    ) -> AbstractContextManager[None]:
+    def reading(self, state: SourceState, batch: Batch) -> AbstractContextManager[None]:  # noqa: ARG002  # the seam gives it
         return contextlib.nullcontext()
 
     def know_earlier(self, batches: EarlierBatches) -> None:

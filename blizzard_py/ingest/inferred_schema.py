@@ -40,7 +40,8 @@ from blizzard_core.text import counted
 from blizzard_py.job import FieldSpec, RowSchema, UnexpectedField
 from blizzard_py.schema.field_specs import field_document, field_spec
 from blizzard_py.schema.inference import Inference, Inferred, Rules
-from blizzard_py.sources.files.sampling import add_sample, chosen
+from blizzard_py.sources.files.order_guard import evenly
+from blizzard_py.sources.files.sampling import add_sample
 from blizzard_py.state.state_paths import schema_path
 
 if TYPE_CHECKING:
@@ -243,7 +244,7 @@ class InferredSchema:
 
     def infer(self, files: Sequence[Entry]) -> StoredSchema:
         """Return what a sample of ``files`` says now. Writes nothing."""
-        sample = chosen(files, self._settings.advanced.sample_files)
+        sample = evenly(files, self._settings.advanced.sample_files)
         inference = Inference(self._rules)
         self._add_files(inference, sample)
         found = inference.result()
@@ -266,7 +267,7 @@ class InferredSchema:
             read=frozenset(),
         )
         inference = Inference(rules)
-        sample = chosen(files, self._settings.advanced.sample_files)
+        sample = evenly(files, self._settings.advanced.sample_files)
         self._add_files(inference, sample)
         found = inference.result()
         return self.read_stored() if self._settings.is_found_out else None, found

@@ -8,6 +8,7 @@ the moment of the jump, and of a repeated one the first counts.
 from __future__ import annotations
 
 import re
+from bisect import bisect_left
 from datetime import UTC, date, datetime, time, timedelta, timezone, tzinfo
 from functools import cache
 from typing import Any
@@ -152,13 +153,11 @@ def _jump(wall: datetime, zone: tzinfo) -> datetime:
     below = wall.replace(tzinfo=zone, fold=1).astimezone(UTC)  # by the clock after the jump
     above = wall.replace(tzinfo=zone, fold=0).astimezone(UTC)  # by the clock before it
     before = below.astimezone(zone).utcoffset()
-    while above - below > _SECOND:
-        middle = below + (above - below) // _SECOND // 2 * _SECOND
-        if middle.astimezone(zone).utcoffset() == before:
-            below = middle
-        else:
-            above = middle
-    return above
+
+    def is_after(secs: int) -> bool:
+        return (below + secs * _SECOND).astimezone(zone).utcoffset() != before
+
+    return below + bisect_left(range((above - below) // _SECOND), True, key=is_after) * _SECOND
 
 
 def stamp(moment: datetime) -> str:

@@ -17,7 +17,7 @@ from __future__ import annotations
 import hashlib
 import math
 from datetime import UTC, date, datetime
-from decimal import Decimal
+from decimal import MAX_EMAX, MAX_PREC, MIN_EMIN, Context, Decimal
 from typing import Any
 
 from blizzard_core.errors import UnitError
@@ -33,6 +33,9 @@ _DIGEST_DIGITS = 32
 
 # Digits that hold every integer of 128 bits.
 _WIDTH = 39
+
+# Rounds nothing.
+_EXACT = Context(prec=MAX_PREC, Emin=MIN_EMIN, Emax=MAX_EMAX)
 
 
 def unit_slice(source_id: str, part_from: datetime, name: str, slice_from: datetime) -> str:
@@ -107,12 +110,6 @@ def _number(value: float | Decimal) -> str:
     if not exact.is_finite() or exact.copy_abs() >= 10**_WIDTH:  # abs() would round
         raise UnitError(f"a slice cannot begin at {shown(value)}")
     whole = math.floor(exact)
+    rest = _EXACT.subtract(exact, Decimal(whole)).normalize(_EXACT)
     digits = f"1{whole:0{_WIDTH}d}" if whole >= 0 else f"0{10**_WIDTH + whole:0{_WIDTH}d}"
-    numerator, denominator = exact.as_integer_ratio()
-    rest = numerator - whole * denominator
-    if not rest:
-        return digits
-    places = 0
-    while denominator > 1 and rest * 10**places % denominator:
-        places += 1
-    return f"{digits}.{rest * 10**places // denominator:0{places}d}"
+    return digits + f"{rest:f}"[1:] if rest else digits

@@ -46,7 +46,8 @@ from blizzard_py.lines.failure import FileFailed
 from blizzard_py.schema.inference import Inference, Rules
 from blizzard_py.sources.files.discovery import notes_of
 from blizzard_py.sources.files.file_names import accepts
-from blizzard_py.sources.files.sampling import add_sample, chosen
+from blizzard_py.sources.files.order_guard import evenly
+from blizzard_py.sources.files.sampling import add_sample
 from blizzard_py.sources.files.small_samples import disorder
 
 # A source of no more than this is read to its end.
@@ -130,8 +131,8 @@ def sample(storage: Storage) -> Sample:
         inference = Inference(Rules(timestamps=True))
         is_whole = is_listed and len(entries) <= WHOLE_FILES
         is_whole = is_whole and sum(entry.size for entry in entries) <= WHOLE_BYTES
-        files = entries if is_whole else chosen(entries, SAMPLE_FILES)
-        shown = chosen(files, _HEADS)
+        files = entries if is_whole else evenly(entries, SAMPLE_FILES)
+        shown = evenly(files, _HEADS)
         heads = [_head(storage, file) for file in shown]
         beside = {head.path: head.others for head in heads if head.others}
         told = recognize(heads)

@@ -7,6 +7,7 @@ start and the scheme, and only the last one may grow.
 
 from __future__ import annotations
 
+from bisect import bisect_left
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from datetime import datetime, tzinfo
 from itertools import pairwise
@@ -30,6 +31,8 @@ _PERIODS = {
     "yearly": "year",
 }
 
+# No period has more boundaries in the calendar.
+_HOURS_OF_CALENDAR = 10_000 * 366 * 24
 # More partitions are a mistake in the range, and nobody can read a plan of them.
 MOST_PARTITIONS = 200_000
 
@@ -176,15 +179,8 @@ def _boundary(start: datetime, period: str, zone: tzinfo) -> Boundary:
 def _count(end: datetime, boundary: Boundary) -> int:
     """Return the number of partitions: the first k whose boundary is not below the end."""
 
-    def below(k: int) -> bool:
+    def is_over(k: int) -> bool:
         found = boundary(k)
-        return found is not None and found < end
+        return found is None or found >= end
 
-    high = 1
-    while below(high):
-        high *= 2
-    low = high // 2  # below the end, or 0
-    while high - low > 1:
-        middle = (low + high) // 2
-        low, high = (middle, high) if below(middle) else (low, middle)
-    return high
+    return bisect_left(range(_HOURS_OF_CALENDAR), True, lo=1, key=is_over)

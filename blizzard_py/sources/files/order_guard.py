@@ -186,7 +186,7 @@ def inspect(
     """
     spread, runs = _sampled(entries)
     seen = [_look(entry, depth) for entry in spread]
-    folders = {s.folder for s in seen} | set(_evenly(sorted(known_partitions), SAMPLE))
+    folders = {s.folder for s in seen} | set(evenly(sorted(known_partitions), SAMPLE))
     unpadded = _unpadded_folders(folders, seen, tolerance_secs) | _unpadded_files(seen)
     disordered: dict[str, tuple[str, ...]] = {}
     for place, group in _by_place(_look(entry, depth) for entry in runs).items():
@@ -211,16 +211,21 @@ def _sampled(entries: Sequence[Entry]) -> tuple[Sequence[Entry], Sequence[Entry]
     if len(entries) <= SAMPLE:
         visible = [entry for entry in entries if not is_hidden(entry.path)]
         return visible, visible
-    spread = _evenly(entries, SAMPLE - _RUNS * _RUN)
+    spread = evenly(entries, SAMPLE - _RUNS * _RUN)
     gap = (len(entries) - _RUN) / (_RUNS - 1)
     runs = [e for i in range(_RUNS) for e in entries[int(i * gap) : int(i * gap) + _RUN]]
     return [e for e in spread if not is_hidden(e.path)], [e for e in runs if not is_hidden(e.path)]
 
 
-def _evenly(items: Sequence[T], count: int) -> Sequence[T]:
+def evenly(items: Sequence[T], count: int) -> Sequence[T]:
+    """Return at most ``count`` items: the first, the last and some between, or the last alone.
+
+    Files and names change with time, so neighbours show less than distant ones.
+    """
     if len(items) <= count:
         return items
-    return [items[i * (len(items) - 1) // (count - 1)] for i in range(count)]
+    last = len(items) - 1
+    return [items[-1]] if count == 1 else [items[i * last // (count - 1)] for i in range(count)]
 
 
 def _look(entry: Entry, depth: int) -> _Seen:

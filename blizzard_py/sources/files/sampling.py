@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from codecs import BOM_UTF8
-from collections.abc import Collection, Sequence
+from collections.abc import Collection
 from dataclasses import dataclass, replace
 
 from blizzard_core.errors import Unavailable
@@ -19,19 +19,6 @@ from blizzard_py.schema.file_types import named_columns
 from blizzard_py.schema.inference import Inference
 
 _LINES = NdjsonOptions()
-
-
-def chosen(files: Sequence[Entry], count: int) -> list[Entry]:
-    """Return at most ``count`` files, evenly spread: the first, the last and some between.
-
-    Formats change with time, so neighbours show less than distant files.
-    """
-    if len(files) <= count:
-        return list(files)
-    if count == 1:
-        return [files[-1]]
-    last = len(files) - 1
-    return [files[round(index * last / (count - 1))] for index in range(count)]
 
 
 @dataclass(frozen=True, slots=True)

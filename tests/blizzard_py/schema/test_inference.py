@@ -20,7 +20,8 @@ from blizzard_py.formats.ndjson.columns import RecordSchema
 from blizzard_py.formats.ndjson.parse import LineParser
 from blizzard_py.schema.field_specs import field_document, field_spec
 from blizzard_py.schema.inference import Inference, Inferred, Rules
-from blizzard_py.sources.files.sampling import chosen, first_records
+from blizzard_py.sources.files.order_guard import evenly
+from blizzard_py.sources.files.sampling import first_records
 from tests.support.memory_store import MemoryStorage
 
 ANY = {"type": "string", "coerce": True}
@@ -277,13 +278,13 @@ def entries(count: int) -> list[Entry]:
 
 def test_the_sample_is_spread_from_the_oldest_to_the_newest() -> None:
     files = entries(101)
-    assert [f.path for f in chosen(files, 5)] == [f"{i:05d}.ndjson" for i in (0, 25, 50, 75, 100)]
-    assert chosen(files, 1) == [files[100]]
-    assert chosen(files, 2) == [files[0], files[100]]
-    assert chosen(files[:3], 16) == files[:3]
-    assert chosen([], 16) == []
+    assert [f.path for f in evenly(files, 5)] == [f"{i:05d}.ndjson" for i in (0, 25, 50, 75, 100)]
+    assert evenly(files, 1) == [files[100]]
+    assert evenly(files, 2) == [files[0], files[100]]
+    assert evenly(files[:3], 16) == files[:3]
+    assert evenly([], 16) == []
     for count in range(2, 40):
-        sample = chosen(files, count)
+        sample = evenly(files, count)
         assert len({f.path for f in sample}) == count
         assert (sample[0], sample[-1]) == (files[0], files[100])
 

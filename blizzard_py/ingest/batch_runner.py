@@ -48,7 +48,6 @@ from blizzard_py.state.transitions import (
     rename_outputs,
     renumber_group,
     restart_batch,
-    with_last_output,
 )
 
 # The most runs of a batch for new columns: each run adds as many as a job reports.
@@ -167,7 +166,8 @@ class BatchRunner:
     def _fresh(self, state: SourceState, count: int) -> tuple[SourceState, list[str]]:
         """Return ``count`` names of outputs, and the state with the last one."""
         names = self._names.fresh(count, self._now(), state.ids.last_output)
-        return with_last_output(state, names), names
+        last = max([state.ids.last_output, *names])  # later names are above it
+        return state.with_ids(last_output=last), names
 
     def _check_published(self, batch: Batch, nowhere: Sequence[PlannedOutput]) -> None:
         """Raise `StateError` for outputs that are nowhere, unless the table knows them."""

@@ -59,13 +59,8 @@ def column_slice(source_id: str, slice_from: Any) -> str:
 
 
 def snapshot_range(source_id: str) -> Range:
-    """Return what a full refresh replaces. `snapshot_slice` lies in it."""
+    """Return what a full refresh replaces: all slices, whatever they begin with."""
     return f"{source_id}/", f"{source_id}0"
-
-
-def snapshot_slice(source_id: str) -> str:
-    """Return what `_unit` holds in the rows of a snapshot."""
-    return f"{source_id}/"
 
 
 def unit_prefix(source_id: str, part_from: datetime, name: str) -> str:

@@ -70,11 +70,6 @@ def name_outputs(
     )
 
 
-def with_last_output(state: SourceState, names: Sequence[str]) -> SourceState:
-    """Return the state with the highest output name, so that later names are above it."""
-    return state.with_ids(last_output=max([state.ids.last_output, *names]))
-
-
 def commit_time(now: float, reset_ts: float) -> float:
     """Return the commit time of a batch: now, but after the last start over.
 

@@ -18,7 +18,6 @@ from blizzard_py.slices.units.planner import PlannedUnit
 from blizzard_py.slices.units.state import key_parts, unit_key
 from blizzard_py.sources.context import SourceContext
 from blizzard_py.sources.protocol import Source
-from blizzard_py.sources.tables import unit_plans
 from blizzard_py.sources.tables.source import WindowSource
 from blizzard_py.sources.tables.units import UnitSource
 from blizzard_py.sources.tables.window_tasks import is_item_name, item_name
@@ -128,5 +127,9 @@ def _unit_document(
         document |= {"execute": unit.execute, "reason": unit.reason}
     reading = next((one for one in known.readings if one.key == name), None)
     if reading is not None:
-        document["reading"] = unit_plans.reading_document(reading)
+        document["reading"] = {
+            "from": reading.slices[0],
+            "to": reading.to,
+            "slices": list(reading.slices),
+        }
     return document

@@ -21,7 +21,7 @@ from blizzard_py.reading import ReadTask, Window
 from blizzard_py.slices.compare import order
 from blizzard_py.slices.edges import cut, known_after, replacement_begin
 from blizzard_py.slices.lookback import effective
-from blizzard_py.slices.names import column_slice, snapshot_slice
+from blizzard_py.slices.names import column_slice
 from blizzard_py.sources.tables.windows import from_stored
 from blizzard_py.state.batch import Replaced
 from blizzard_py.state.column_state import ColumnState, StoredWindow
@@ -35,7 +35,7 @@ def slices_of(
 ) -> list[tuple[str, Window]]:
     """Return what the window is read in: for each slice what `_unit` holds, and the rows in it."""
     if query_spec.snapshot:
-        return [(snapshot_slice(source_id), Window({}, from_stored(window.up_to)))]
+        return [(column_slice(source_id, None), Window({}, from_stored(window.up_to)))]
     [column] = query_spec.columns
     up_to = from_stored(window.up_to)[column]
     begin = _beginning(known, window, column)

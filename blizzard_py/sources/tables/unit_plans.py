@@ -17,7 +17,6 @@ from blizzard_py.connections.query_spec import Units
 from blizzard_py.slices.instants import clock_of, moment, stamp
 from blizzard_py.slices.units.closed_units import compact
 from blizzard_py.slices.units.due import Due, due, reading_of
-from blizzard_py.slices.units.grid import GridLayout
 from blizzard_py.slices.units.planner import PlannedUnit, Reason, limit_units
 from blizzard_py.slices.units.ranges import LaidOut, laid_out, spec_of
 from blizzard_py.slices.units.state import (
@@ -29,9 +28,6 @@ from blizzard_py.slices.units.state import (
     unit_of,
 )
 from blizzard_py.slices.units.values import LONE, unit_name, values_named
-
-# So many units, for each that is read at the same time, are published together.
-_ROUNDS = 25
 
 
 @dataclass(slots=True)
@@ -73,11 +69,6 @@ def preview(
     return UnitOutlook(state, laid, values, found)
 
 
-def layout_of(found: UnitOutlook, units: Units) -> GridLayout:
-    """Return the layout of the grid of a scan's units."""
-    return GridLayout(found.laid.partitions, found.values, units.terms, units.range.zone)
-
-
 def to_read(found: UnitOutlook, run: UnitRun, waiting: Collection[str]) -> list[PlannedUnit]:
     """Return the units that the run still has to read; above its limit, those that waited longest.
 
@@ -98,11 +89,6 @@ def to_read(found: UnitOutlook, run: UnitRun, waiting: Collection[str]) -> list[
         known = unit_of(found.state, f"{begin}/{unit.name}", stamp(unit.partition[1]))
         turns.append(known.read_at or begin)
     return [unit for unit in limit_units(chosen, run.remaining, turns) if unit.execute]
-
-
-def batch_size(units: Units) -> int:
-    """Return how many units are published together."""
-    return _ROUNDS * units.parallel
 
 
 def plan_reading(unit: PlannedUnit, units: Units, now: datetime) -> UnitReading:
@@ -158,8 +144,3 @@ def warnings_of(found: UnitOutlook) -> list[str]:
             " it ends behind that again"
         )
     return gaps
-
-
-def reading_document(reading: UnitReading) -> dict[str, object]:
-    """Return a reading that is under way as a document for the status."""
-    return {"from": reading.slices[0], "to": reading.to, "slices": list(reading.slices)}

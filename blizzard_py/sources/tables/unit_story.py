@@ -53,12 +53,11 @@ class UnitStatus(NamedStatus):
             return Passed("missing", f"it cannot be told whether there is such a unit: {found}")
         if found is not None:
             return Passed("done", self._reason())
-        if self.name in (self.state.kind.units.open if self.state.kind.units is not None else {}):
+        known = self.state.kind.units or UnitsState()
+        if self.name in known.open:
             return Passed("done", "it was read, and is none that is configured any more")
         begin, name = self.name.partition("/")[::2]
-        reached = (
-            self.state.kind.units.closed_to.get(name) if self.state.kind.units is not None else None
-        )
+        reached = known.closed_to.get(name)
         if reached is not None and begin < reached:
             return Passed("done", f"it is complete and out of grace, as all are up to {reached}")
         return Passed("missing", "there is no such unit in the range and the values configured")

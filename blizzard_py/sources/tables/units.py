@@ -27,6 +27,7 @@ from blizzard_core.storage.protocol import Entry
 from blizzard_py.connections.query_spec import QuerySpec, Units
 from blizzard_py.job import FinishedFile, JobFile
 from blizzard_py.reading import Reading, ReadTask, UnitSlice
+from blizzard_py.slices.units.grid import GridLayout
 from blizzard_py.slices.units.outcomes import slice_texts
 from blizzard_py.slices.units.planner import PlannedUnit
 from blizzard_py.slices.units.state import UnitsState, unit_key
@@ -51,6 +52,9 @@ from blizzard_py.state.batch import Batch, Replaced
 from blizzard_py.state.committers import blocked_by
 from blizzard_py.state.retries import waiting
 from blizzard_py.state.source_state import SourceState
+
+# So many units, for each that is read at the same time, are published together.
+_ROUNDS = 25
 
 _CLOCK = (
     "units were read at a time that is still to come: a clock is behind, or was ahead then; they"
@@ -144,12 +148,16 @@ class UnitSource(SlicedSource):
         there = (unit_key(unit.partition[0], unit.name) for unit in found.due.units)
         self._failing = failing.intersection(there) if failing else set()
         activity = self._activity_of()
-        activity.units_planned(unit_plans.layout_of(found, self._units))
+        activity.units_planned(
+            GridLayout(
+                found.laid.partitions, found.values, self._units.terms, self._units.range.zone
+            )
+        )
         for warning in self._unheard(unit_plans.warnings_of(found)):
             self._log.warning("units", reason=warning)
         activity.units(unit_plans.counts_of(found))
         to_read = unit_plans.to_read(found, run, waiting(state.work.retries, began))
-        units = to_read[: unit_plans.batch_size(self._units)]
+        units = to_read[: _ROUNDS * self._units.parallel]
         entries = self._units_of(units, began, again=len(to_read) > len(units))
         if not units:
             return PollPlan(state, entries, PlainWork(()))

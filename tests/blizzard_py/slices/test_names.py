@@ -15,7 +15,6 @@ from blizzard_core.handover.groups import Group, decode_group, encode_group
 from blizzard_py.slices.names import (
     column_slice,
     snapshot_range,
-    snapshot_slice,
     unit_range,
     unit_slice,
 )
@@ -118,4 +117,4 @@ def test_ranges_are_what_a_group_may_hold() -> None:
     replace = (unit_range("s", P0, "a/😀", P0), snapshot_range("s"))
     group = Group("s", 1, 1, "b", (), replace)
     assert decode_group(encode_group(group), "there", "s", 1) == group
-    assert snapshot_range("s")[0] <= snapshot_slice("s") < snapshot_range("s")[1]
+    assert snapshot_range("s")[0] <= column_slice("s", None) < snapshot_range("s")[1]

@@ -12,6 +12,7 @@ import io
 import itertools
 import threading
 from collections.abc import Callable, Iterator, Sequence
+from functools import partial
 from typing import Any, BinaryIO, TypeVar
 
 from blizzard_core.errors import Conflict, NotFound
@@ -223,7 +224,7 @@ def each_death(
     """
     for at in itertools.count():
         world = prepared()
-        died = Dying(world.sink, world.dlq).dies(at, lambda world=world: deed(world))
+        died = Dying(world.sink, world.dlq).dies(at, partial(deed, world))
         yield at, world, died
         if not died:
             return

@@ -42,7 +42,6 @@ def killed(world: TableHarness, secs: float, **settings: Any) -> None:
         with subprocess.Popen(
             [sys.executable, "-m", "penguin_py", "run", config.name], stderr=subprocess.PIPE
         ) as process:
-            assert process.stderr is not None
             assert any(b'"started"' in line for line in process.stderr)
             with suppress(subprocess.TimeoutExpired):
                 process.wait(secs)

@@ -68,7 +68,6 @@ class Look:
 
     def ended(self) -> bool:
         """Return whether the target is done; a process that the bytes ended is started again."""
-        assert self.process is not None
         self.process.join(1)
         if self.process.is_alive():
             self.process.kill()
@@ -128,7 +127,6 @@ def run_all(looks: Sequence[Look]) -> Iterator[Look]:
         left = max(1.0, min(look.until for look in running) + 2 * HANG_SECS - time.monotonic())
         ready = wait([look.process.sentinel for look in running if look.process], timeout=left)
         for look in running.copy():
-            assert look.process is not None
             late = time.monotonic() > look.until + 2 * HANG_SECS
             if look.process.sentinel in ready or late:
                 if look.ended():

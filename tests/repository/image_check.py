@@ -273,7 +273,6 @@ def check_signals(image: Image, place: Path) -> None:
     _, *health = image.config["Healthcheck"]["Test"]
     for daemon in ("blizzard", "penguin"):
         process = image.start((daemon, "run", CONFIG_PATH), config)
-        assert process.stdout is not None
         if not any("started" in line for line in process.stdout):
             fail(f"{daemon} did not start")
         code, output = image.run(*health, config=config)

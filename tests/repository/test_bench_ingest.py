@@ -174,7 +174,6 @@ def test_ended_processes_without_a_waiting_parent_are_counted() -> None:
     with subprocess.Popen(
         [sys.executable, "-c", code], stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True
     ) as process:
-        assert process.stdin is not None
         process.stdout.readline()
         found.look()
         used = found.seconds
@@ -209,7 +208,6 @@ def test_worker_peak_is_its_own_and_resets(monkeypatch: pytest.MonkeyPatch) -> N
         text=True,
     )
     with process:
-        assert process.stdin is not None
         process.stdout.readline()
         monkeypatch.setattr(worker_memory, "python_workers", lambda: [process.pid], raising=True)
         assert worker_memory.peak_mb() > 200

@@ -121,7 +121,6 @@ def test_cpu_time_includes_children() -> None:
         [sys.executable, "-c", outer], stdin=subprocess.PIPE, stdout=subprocess.PIPE
     )
     with process:
-        assert process.stdin is not None
         process.stdout.readline()
         assert 0.02 < cpu_secs(process.pid) < 60
         process.stdin.write(b"\n")

@@ -144,7 +144,6 @@ def test_windows_of_timestamps_datetimes_and_dates(
         zoneless = any("has no zone" in warning for warning in connection.warnings())
         assert (column, zoneless) == (column, column != "at")
         window = next_window(connection, settle_secs=30)
-        assert window is not None
         rows = rows_of(access, connection.tasks(window, WindowSplit()))
         assert (column, sorted(row["id"] for row in rows)) == (column, list(range(1, count + 1)))
         assert next_window(connection, dict(window.up_to), settle_secs=3600) is None
@@ -177,7 +176,6 @@ def test_numbers_text_and_ranges(mariadb: MariadbServer, database: str, access: 
     bound = connection.bound("max", 0)
     assert bound.value == {"id": 1001, "price": Decimal("333.3333333330"), "note": "n999"}
     window = next_window(connection)
-    assert window is not None
     for by in ("", "price"):
         tasks = connection.tasks(window, WindowSplit(by, 3))
         assert len(tasks) == 3
@@ -221,7 +219,6 @@ def test_a_query_is_wrapped_and_described(
     connection = MysqlConnection(access, selection)
     assert [column.kind for column in connection.columns()] == ["number", "number"]
     window = next_window(connection, {"id": 7})
-    assert window is not None
     rows = rows_of(access, connection.tasks(window, WindowSplit()))
     assert rows == [{"id": n, "n": "1.5"} for n in (7, 8, 9)]
 
@@ -237,7 +234,6 @@ def test_3000_columns(mariadb: MariadbServer, database: str, access: Access) -> 
     selection = ReadSelection(query="SELECT * FROM one JOIN two", columns=("c0",))
     connection = MysqlConnection(access, selection)
     window = next_window(connection)
-    assert window is not None
     (task,) = connection.tasks(window, WindowSplit())
     assert len(task.where) < 500
     (row,) = rows_of(access, [task])

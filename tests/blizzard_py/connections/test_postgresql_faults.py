@@ -223,7 +223,6 @@ def test_a_trailing_comment_in_query_and_filter_is_harmless(
     )
     connection = PostgresqlConnection(access, selection)
     window = next_window(connection, {"id": 1})
-    assert window is not None
     assert {row["id"] for row in rows_of(access, connection.tasks(window, WindowSplit()))} == {
         1,
         2,
@@ -247,7 +246,6 @@ def test_a_column_that_disappears_or_changes_its_type_stops(
     postgresql: PostgresqlServer, database: str, orders: PostgresqlConnection
 ) -> None:
     window = next_window(orders, {"id": 10})
-    assert window is not None
     assert orders.tasks(window, WindowSplit())
     postgresql.execute("ALTER TABLE orders ALTER id TYPE text", database=database)
     error = failed(lambda: orders.tasks(window, WindowSplit()))

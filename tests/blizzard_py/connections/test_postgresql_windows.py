@@ -65,13 +65,11 @@ def test_default_bound_ends_below_oldest_open_transaction(
         assert bound.value["updated_at"] == began - timedelta(microseconds=1)
         assert bound.held_by.startswith(f"pid {pid}, transaction since {began:%Y-%m-%dT%H:%M:%S}")
         window = next_window(orders)
-        assert window is not None
         first = rows_of(access, orders.tasks(window, WindowSplit()))
         assert len(first) == 1000
         cursor.execute("INSERT INTO orders VALUES (2000)")
         cursor.execute("COMMIT")
     again = next_window(orders, dict(window.up_to))
-    assert again is not None
     assert {row["id"] for row in rows_of(access, orders.tasks(again, WindowSplit()))} == {
         2000,
         2001,
@@ -96,17 +94,14 @@ def test_a_prepared_transaction_holds_the_bound_from_its_start(
         assert unknown.bound("settled", 0).value == {}  # it may have begun at any time
         unknown.close()
         bound = orders.bound("settled", 0)
-        assert bound.held_by is not None
         assert "prepared transaction 'two phases'" in bound.held_by
         assert bound.value["updated_at"] < began
         assert orders.bound("settled", 0).value == bound.value
         window = next_window(orders)
-        assert window is not None
         first = rows_of(access, orders.tasks(window, WindowSplit()))
     finally:
         run(postgresql, access, "COMMIT PREPARED 'two phases'")
     again = next_window(orders, dict(window.up_to))
-    assert again is not None
     read = first + rows_of(access, orders.tasks(again, WindowSplit()))
     assert sorted(row["id"] for row in read if row["id"] >= 3000) == [3000, 3001]
 
@@ -283,7 +278,6 @@ def test_tasks_of_one_snapshot_read_every_row_once(
 ) -> None:  # fmt: skip
     run(postgresql, access, "INSERT INTO orders (id, updated_at) VALUES (5000, NULL)")
     window = next_window(orders)
-    assert window is not None
     tasks = orders.tasks(window, split)
     assert len(tasks) == count
     assert [task.name for task in tasks] == [str(n) for n in range(count)]
@@ -300,10 +294,8 @@ def test_pages_are_cut_for_first_reads_of_plain_tables_only(
     postgresql: PostgresqlServer, access: Access, orders: PostgresqlConnection
 ) -> None:
     window = next_window(orders)
-    assert window is not None
     assert all("ctid" in task.where for task in orders.tasks(window, WindowSplit("", 3)))
     after = next_window(orders, {"updated_at": datetime(2024, 1, 1, tzinfo=UTC)})
-    assert after is not None
     later = orders.tasks(after, WindowSplit("", 3))
     assert len(later) == 3
     assert not any("ctid" in task.where for task in later)
@@ -328,7 +320,6 @@ def test_warnings_cover_materialized_views_and_date_columns(
 @pytest.mark.promise("G-137")
 def test_a_snapshot_that_died_fails_for_now(access: Access, orders: PostgresqlConnection) -> None:
     window = next_window(orders)
-    assert window is not None
     tasks = orders.tasks(window, WindowSplit())
     with orders.hold(access) as held:
         assert len(rows_of(held, tasks)) == 1000
@@ -345,7 +336,6 @@ def test_a_table_rewritten_before_the_read_is_not_read_as_empty(
         "CREATE TABLE other (id int)")  # fmt: skip
     connection = PostgresqlConnection(access, ReadSelection(table=table, columns=("updated_at",)))
     window = next_window(connection)
-    assert window is not None
     tasks = connection.tasks(window, WindowSplit("id", 2))
     with connection.hold(access) as held:
         run(postgresql, access, "ALTER TABLE orders ALTER note TYPE varchar USING note || 'x'",
@@ -366,7 +356,6 @@ def test_a_poll_without_rows_costs_two_statements(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
     window = next_window(orders)
-    assert window is not None
     orders.tasks(window, WindowSplit())
     asked: list[str] = []
     ask = AdbcSession.ask
@@ -377,7 +366,6 @@ def test_a_poll_without_rows_costs_two_statements(
 
     monkeypatch.setattr(AdbcSession, "ask", noted)
     again = next_window(orders, dict(window.up_to))
-    assert again is not None
     assert orders.tasks(again, WindowSplit()) == ()
     assert len(asked) == 2
     run(postgresql, access, "SELECT 1")
@@ -394,7 +382,6 @@ def test_rows_of_two_columns_are_read_once_nulls_first(
         access, ReadSelection(table="orders", columns=("updated_at", "plain"))
     )
     window = next_window(both)
-    assert window is not None
     # The fourth is beyond the window in one column: it is read when that comes.
     assert {r["id"] for r in rows_of(access, both.tasks(window, WindowSplit()))} == {1, 2, 3}
     both.close()
@@ -405,7 +392,6 @@ def test_nulls_that_must_not_be_stop(postgresql: PostgresqlServer, access: Acces
         access, ReadSelection(table="orders", columns=("updated_at",), nulls="fail")
     )
     window = next_window(strict)
-    assert window is not None
     assert strict.tasks(window, WindowSplit())
     run(postgresql, access, "INSERT INTO orders (id, updated_at) VALUES (9000, NULL)")
     with pytest.raises(SourceError, match="no value in updated_at"):
@@ -420,7 +406,6 @@ def test_a_column_with_capitals_is_that_column(
         "INSERT INTO mixed VALUES ('2024-01-01', 1)")  # fmt: skip
     mixed = PostgresqlConnection(access, ReadSelection(table="mixed", columns=("updatedAt",)))
     window = next_window(mixed)
-    assert window is not None
     assert rows_of(access, mixed.tasks(window, WindowSplit()))[0]['a "b'] == 1
     mixed.close()
 

@@ -201,10 +201,8 @@ def test_times_are_read_up_to_the_clock_numbers_to_the_maximum(
     by_time = SqliteConnection(access, ReadSelection(table="t", columns=("at",)))
     assert by_time.default_bound == "clock"
     window = next_window(by_time, settle_secs=60)
-    assert window is not None
     assert [row["id"] for row in rows_of(access, by_time.tasks(window, WindowSplit()))] == [1]
     later = next_window(by_time, dict(window.up_to), settle_secs=0)
-    assert later is not None
     assert [row["id"] for row in rows_of(access, by_time.tasks(later, WindowSplit()))] == [2]
     by_time.close()
     by_id = SqliteConnection(access, ReadSelection(table="t", columns=("id",)))
@@ -248,7 +246,6 @@ def test_ranges_read_every_row_once(file: sqlite3.Connection, access: Access) ->
     )
     connection = SqliteConnection(access, ReadSelection(table="t", columns=("id",)))
     window = next_window(connection)
-    assert window is not None
     for by in ("", "id", "n"):
         tasks = connection.tasks(window, WindowSplit(by, 4))
         assert len(tasks) == 4

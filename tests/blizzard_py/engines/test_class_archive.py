@@ -27,9 +27,7 @@ def put(archive: Path, content: bytes = b"\xa8\xab\x0b\xf0 classes", mode: int =
 
 
 def named(environment: dict[str, str]) -> str:
-    name = archive_name(environment, "queries")
-    assert name is not None
-    return name
+    return archive_name(environment, "queries")
 
 
 def test_the_first_jvm_of_a_machine_writes_an_archive(environment: dict[str, str]) -> None:

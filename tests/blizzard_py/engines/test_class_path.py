@@ -16,7 +16,6 @@ LOCAL = {"spark.master": "local[2,3]", **settings("local[2]", {})}
 
 
 def products(jars: list[Path] | None) -> set[str]:
-    assert jars is not None
     return {jar.name.partition("_2.13")[0] for jar in jars if jar.name.startswith("spark-")}
 
 
@@ -26,7 +25,6 @@ def test_a_driver_of_tasks_has_sparks_core_and_no_queries() -> None:
         found
     )
     assert not products(found) & {"spark-sql", "spark-catalyst", "spark-hive", "spark-kubernetes"}
-    assert found is not None
     assert sum(jar.name.startswith(("hadoop-client", "py4j", "avro-")) for jar in found) >= 4
 
 

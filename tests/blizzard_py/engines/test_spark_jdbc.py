@@ -46,7 +46,6 @@ def test_windows_are_planned_and_read_through_spark(shop: str, spark_engine: Spa
     assert [c.kind for c in connection.columns()] == ["number", "time", "time", "number"]
     assert connection.default_bound == "clock"
     window = next_window(connection)
-    assert window is not None
     tasks = connection.tasks(window, WindowSplit("id", 3))
     found = frame(session, access, [task.spec for task in tasks])
     assert found.rdd.getNumPartitions() == 3

@@ -289,7 +289,6 @@ def test_halves_together_give_all_records() -> None:
     [piece] = form.pieces(MemoryFile(data), RowSchema(FIELDS))
     assert isinstance(piece, Piece)
     halves = decoder.halves(piece)
-    assert halves is not None
     assert b"".join(half.data for half in halves) == piece.data
     whole, parts = decoder.decode(piece), [decoder.decode(half) for half in halves]
     assert pa.concat_tables([part.table for part in parts]).equals(whole.table)

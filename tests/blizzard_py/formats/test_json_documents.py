@@ -385,7 +385,6 @@ def test_isolated_decoding_gives_the_same(content: bytes) -> None:
         alone = IsolatedDecoder(nursery, form, SCHEMA, tolerant=True)
         assert decoded(items, alone) == expected  # type: ignore[arg-type]
     halves = decoder.halves(items[0])  # type: ignore[arg-type]
-    assert halves is not None
     again = decoded([*halves], decoder)
     assert again == expected
     read = decoder.records(items[0])  # type: ignore[arg-type]

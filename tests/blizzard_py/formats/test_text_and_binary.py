@@ -147,7 +147,6 @@ def test_pieces_have_a_limited_number_of_rows(
     assert [(piece.offset, piece.lines) for piece in pieces] == [(3, 3), (9, 3), (15, 2)]
     decoder = form.decoder(RowSchema(VALUE), tolerant=True, fast=False)
     first, rest = decoder.halves(pieces[2]) or (None, None)
-    assert first is not None
     assert (first.data, rest.data, rest.offset) == (b"a\n", b"\xff\n", 17)
     assert decoder.halves(rest) is None
     assert decoder.decode(first).table.to_pylist() == [{"value": "a"}]

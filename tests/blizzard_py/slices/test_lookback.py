@@ -107,7 +107,6 @@ def test_effective_is_never_above_the_stored_value(
     assert len(low["t"]) == len(text)
     assert low["td"] <= text[:10]
     form, before = IsoText.of(low["t"]), IsoText.of(text)
-    assert form is not None
     assert form.moment() <= before.moment()
 
 

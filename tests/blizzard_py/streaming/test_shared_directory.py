@@ -83,7 +83,6 @@ def test_starts_that_fail_leave_no_copies(tmp_path: Path, monkeypatch: pytest.Mo
     world = EventTimeHarness(tmp_path, DirectEngine())
     world.put([row(1)])
     parts = context_of(world.config(), ("pages", "web"), world.engine)
-    assert parts.event_time is not None
     assert parts.query_fingerprint is not None
     jobs = StreamJobs(parts, parts.event_time.settings)
     packs = {"metadata": Packed("_blizzard/gone.tar", 3, "d")}

@@ -49,7 +49,6 @@ def run_s3(folder: Path, plan: Plan, server: S3Server) -> dict[str, int]:
     """Run the same through an S3 API."""
     with s3_place(folder, plan.pace, server, plan.seed) as place:
         counts = _run(folder, plan, place)
-        assert place.proxy is not None
         return {
             **counts,
             "answers lost": place.proxy.lost,

@@ -17,9 +17,7 @@ ROWS = pa.table({"id": pa.array([1], pa.int64()), "day": ["a"]})
 
 
 def seen(folder: Path) -> SinkTable:
-    found = sink_table(LocalStorage(str(folder)))
-    assert found is not None
-    return found
+    return sink_table(LocalStorage(str(folder)))
 
 
 def test_there_is_no_table_where_there_is_no_log(tmp_path: Path) -> None:

@@ -125,6 +125,6 @@ def _column(field: pa.Field) -> SourceColumn:
             decimal = pa.types.is_decimal(field.type)
             digits = (field.type.precision, field.type.scale) if decimal else (0, 0)
             spec = FieldSpec(field.name, held, True, (), *digits)
-            return SourceColumn(field.name, str(field.type), kind, nullable=True, field=spec)
+            return SourceColumn(field.name, str(field.type), kind, spec)
     spec = FieldSpec(field.name, "string", nullable=True)
-    return SourceColumn(field.name, str(field.type), "other", nullable=True, field=spec)
+    return SourceColumn(field.name, str(field.type), "other", spec)

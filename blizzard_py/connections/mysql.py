@@ -201,7 +201,7 @@ class MyType:
 
 def declared_column(name: str, kind: MyType, *, nullable: bool) -> SourceColumn:
     """Return the column with the field that holds it."""
-    return SourceColumn(name, kind.label, _order(kind), nullable, _field(name, kind, nullable))
+    return SourceColumn(name, kind.label, _order(kind), _field(name, kind, nullable))
 
 
 def _order(kind: MyType) -> ColumnKind:

@@ -61,7 +61,6 @@ class SourceColumn:
     name: str
     type: str
     kind: ColumnKind
-    nullable: bool
     field: FieldSpec
 
 

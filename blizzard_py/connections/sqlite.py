@@ -241,10 +241,10 @@ def declared_column(name: str, declared: str, *, nullable: bool) -> SourceColumn
     upper = declared.upper()
     for word, kind, held in _WORDS:
         if word in upper:
-            return SourceColumn(name, declared, kind, nullable, FieldSpec(name, held, nullable))
+            return SourceColumn(name, declared, kind, FieldSpec(name, held, nullable))
     if not declared:
-        return SourceColumn(name, "any", "other", nullable, FieldSpec(name, "string", nullable))
-    return SourceColumn(name, declared, "number", nullable, _exact(name, upper, nullable=nullable))
+        return SourceColumn(name, "any", "other", FieldSpec(name, "string", nullable))
+    return SourceColumn(name, declared, "number", _exact(name, upper, nullable=nullable))
 
 
 def _exact(name: str, word: str, *, nullable: bool) -> FieldSpec:

@@ -76,8 +76,7 @@ class ToyConnection(SourceConnection):
     def columns(self) -> Sequence[SourceColumn]:
         names = self.table.rows[0] if self.table.rows else {self.table.column: 0}
         return [
-            SourceColumn(n, "any", "other", True, FieldSpec(n, "string", nullable=True))
-            for n in names
+            SourceColumn(n, "any", "other", FieldSpec(n, "string", nullable=True)) for n in names
         ]
 
     def bound(self, kind: BoundKind, settle_secs: float) -> ReadBound:  # noqa: ARG002  # the protocol gives it

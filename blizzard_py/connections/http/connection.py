@@ -91,7 +91,7 @@ class ApiConnection(SourceConnection):
             for text in islice(turned.page_lines(), _SAMPLE):
                 inference.add(text, "the first page")
         return [
-            SourceColumn(field.name, field.type, _KINDS.get(field.type, "other"), True, field)
+            SourceColumn(field.name, field.type, _KINDS.get(field.type, "other"), field)
             for field in inference.result().fields
         ]
 

@@ -28,7 +28,6 @@ def columns_of(schema: pa.Schema) -> list[SourceColumn]:
             each.name,
             str(each.type),
             _KINDS.get(order_of(each.type) or "", "other"),
-            each.nullable,
             field_of(each),
         )
         for each in schema

@@ -77,7 +77,7 @@ def column(name: str, kind: PgType, *, nullable: bool) -> SourceColumn:
     )
     if kind.name in ("uuid", "citext"):
         order = "other" if kind.name == "uuid" else "text"
-    return SourceColumn(name, kind.label, order, nullable, _field(name, kind, nullable=nullable))
+    return SourceColumn(name, kind.label, order, _field(name, kind, nullable=nullable))
 
 
 def _field(name: str, kind: PgType, *, nullable: bool) -> FieldSpec:

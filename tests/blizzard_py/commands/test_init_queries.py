@@ -422,7 +422,7 @@ def test_passwords_leave_uris_wherever_they_stand() -> None:
 
 
 def column(name: str, kind: ColumnKind) -> SourceColumn:
-    return SourceColumn(name, kind, kind, True, FieldSpec(name, "string", True))
+    return SourceColumn(name, kind, kind, FieldSpec(name, "string", True))
 
 
 COLUMNS = (

@@ -157,13 +157,13 @@ def _changed(line: ReportLine) -> ReportLine:
 
 def _stamps(journal: Journal, paths: Sequence[str]) -> Mapping[str, tuple[int, float]]:
     """Return size and time of files at their last ingestion, as far as the journal reaches."""
-    remaining, found = set(paths), {}
+    remaining, found = set(paths), dict[str, tuple[int, float]]()
     batches = sorted(journal.batches(), reverse=True) if remaining else []
     while batches and remaining:
         some, batches = batches[:_BATCHES_AT_ONCE], batches[_BATCHES_AT_ONCE:]
         for record in journal.read(some):
-            for path in remaining.intersection(record.listed):
-                if record.outcomes[path] == "ingested" and path not in found:
-                    found[path] = record.listed[path]
+            for file in record.files:
+                if file.is_ingested and file.path in remaining:
+                    found.setdefault(file.path, (file.size, file.modified))
         remaining.difference_update(found)
     return found

@@ -51,7 +51,7 @@ class BroughtSince:
         self._since, self._beyond = since, beyond
         fresh = [batch for batch in journaled if batch not in self._read]
         for record in self._journal.read(fresh):
-            self._names |= {p for p, outcome in record.outcomes.items() if outcome == "ingested"}
+            self._names |= {file.path for file in record.files if file.is_ingested}
             self._read.add(record.batch)
         key = order_key(beyond)
         self._names = {path for path in self._names if order_key(path) > key}

@@ -24,7 +24,7 @@ import uuid
 from collections import deque
 from collections.abc import Iterable, Iterator
 from contextlib import suppress
-from dataclasses import dataclass, field, fields
+from dataclasses import dataclass, fields
 from itertools import groupby, islice
 from typing import Any
 
@@ -53,59 +53,61 @@ _FILE_KEYS = ("path", "outcome", "rows", "bad_rows", "error", "stage")
 REMEDY = "restore it as it was written: without it nobody knows what became of its files"
 
 
-@dataclass(frozen=True, slots=True)
-class Record:
-    """One batch of the journal: its id, when its files were seen and settled, their outcomes."""
+class RecordFile(msgspec.Struct, frozen=True):
+    """A file of a batch: its outcome, and its size and time when it was listed."""
 
-    batch: str
-    seen_ts: float
-    finished_ts: float
-    outcomes: dict[str, str]
-    # Its files had been ingested before: a file that fails keeps its earlier rows.
-    replaces: bool = False
-    # What files were like when they were listed: size and time.
-    listed: dict[str, tuple[int, float]] = field(default_factory=dict)
-    # The operator's request that its files belong to.
-    request: str = ""
-    # Files that were given up: it is unknown whether their rows are in the table.
-    unknown: frozenset[str] = frozenset()
-
-    @property
-    def done_paths(self) -> list[str]:
-        """The files that are done: all but those that wait for another try."""
-        return [path for path, outcome in self.outcomes.items() if outcome != "retry"]
-
-
-class _Outcome(msgspec.Struct, frozen=True):
     path: str
     outcome: Outcome
     size: int
     modified: float
     stage: str = ""
 
+    @property
+    def is_ingested(self) -> bool:
+        """Return whether its records are rows of the batch."""
+        return self.outcome == "ingested"
 
-class _Outcomes(msgspec.Struct, frozen=True):
-    """The part of a journal object that `Record` needs. There may be many thousands."""
+    @property
+    def is_unknown(self) -> bool:
+        """Return whether it was given up: it is unknown whether its rows are in the table."""
+        return self.stage == ROWS_UNKNOWN
+
+
+class Record(msgspec.Struct, frozen=True):
+    """The part of a journal object that most readers need. There may be many thousands.
+
+    With a ``group`` its files had been ingested before: one that fails keeps its earlier rows.
+    """
 
     batch: str
     started_ts: float
     finished_ts: float
-    files: tuple[_Outcome, ...]
+    files: tuple[RecordFile, ...]
     seen_ts: float
     group: dict[str, Any] | None = None
     request: str = ""
 
+    @property
+    def done(self) -> list[RecordFile]:
+        """The files that are done: all but those that wait for another try."""
+        return [file for file in self.files if file.outcome != "retry"]
 
-_OUTCOMES = msgspec.json.Decoder(_Outcomes)
+    @property
+    def done_paths(self) -> list[str]:
+        """The paths of these files."""
+        return [file.path for file in self.done]
 
 
-def _outcomes(raw: bytes, where: str) -> _Outcomes:
-    """Return the outcomes of an object. Raises `StateError`."""
+_RECORDS = msgspec.json.Decoder(Record)
+
+
+def _record(raw: bytes, where: str) -> Record:
+    """Return the record in an object. Raises `StateError`."""
     if b"\\u" not in raw:  # no half of a surrogate pair, see `parsed`
         with suppress(msgspec.MsgspecError, UnicodeError):
-            return _OUTCOMES.decode(raw)
+            return _RECORDS.decode(raw)
     # It takes three times as long, and finds the place of an error.
-    return decode_document(_Outcomes, parsed(raw, where), where, REMEDY, open_=True)
+    return decode_document(Record, parsed(raw, where), where, REMEDY, open_=True)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -207,17 +209,7 @@ class Journal:
         Raises `StateError` naming an object that is not understood, `StorageError`.
         """
         for path, raw in self._raws(map(self._path, batches), _READ_TOGETHER):
-            found = _outcomes(raw, f"{self._storage.uri}/{path}")
-            yield Record(
-                found.batch,
-                found.seen_ts,
-                found.finished_ts,
-                {file.path: file.outcome for file in found.files},
-                found.group is not None,
-                {file.path: (file.size, file.modified) for file in found.files},
-                found.request,
-                frozenset(file.path for file in found.files if file.stage == ROWS_UNKNOWN),
-            )
+            yield _record(raw, f"{self._storage.uri}/{path}")
 
     def read_committed(self, batches: Iterable[str]) -> Iterator[Batch]:
         """Yield these batches as they were committed, in the given order, without missing ones.

@@ -118,25 +118,21 @@ class Ledger:
         self._beside.update(f"{_UNKNOWN}{path}" for path in paths)
 
     def _names_of(self, record: Record) -> set[str]:
-        settled = record.done_paths
-        replaced: list[str] = []
-        if record.replaces:
-            settled = [path for path in settled if record.outcomes[path] == "ingested"]
-            replaced = [f"{_REPLACED}{stem_of(path)}" for path in settled]
-        fresh = set(self._without("", settled))
-        empty = set(settled) - set(self._without(_NONE, settled))
-        names = {
-            f"{_BATCH}{record.batch}",
-            *replaced,
-            *(f"{_UNKNOWN}{path}" for path in record.unknown),
-        }
-        settled = [path for path in settled if path not in record.unknown]
-        names.update(settled)
-        for path in settled:
-            ingested = record.outcomes[path] == "ingested"
-            if not ingested and path in fresh:
+        settled, names = record.done, {f"{_BATCH}{record.batch}"}
+        names.update(f"{_UNKNOWN}{file.path}" for file in record.files if file.is_unknown)
+        if record.group is not None:
+            settled = [file for file in settled if file.is_ingested]
+            names.update(f"{_REPLACED}{stem_of(file.path)}" for file in settled)
+        settled = [file for file in settled if not file.is_unknown]
+        paths = [file.path for file in settled]
+        names.update(paths)
+        fresh = set(self._without("", paths))
+        empty = set(paths) - set(self._without(_NONE, paths))
+        for file in settled:
+            path, is_ingested = file.path, file.is_ingested
+            if not is_ingested and path in fresh:
                 names.add(f"{_NONE}{path}")
-            elif path not in fresh and ingested == (path in empty):
+            elif path not in fresh and is_ingested == (path in empty):
                 # Processed once with rows and once without.
                 names.add(f"{_ROWS}{path}")
         return names

@@ -37,7 +37,7 @@ from blizzard_py.sources.files.late_file_sweep import (
 )
 from blizzard_py.sources.protocol import CheckpointServices
 from blizzard_py.state.batch import Batch, BatchResults
-from blizzard_py.state.journal import Journal
+from blizzard_py.state.journal import Journal, RecordFile
 from blizzard_py.state.journal_tally import JournalTally, raise_id
 from blizzard_py.state.lateness import with_worst
 from blizzard_py.state.ledger import Ledger
@@ -101,9 +101,8 @@ class ChangedFiles:
         stamps: list[Digests] = []
         journal = Journal(self._parts.stores.sink, self._parts.id, self._parts.concurrency)
         for record in journal.read(journal.batches_from(first_name(since))):
-            there = [path for path in record.done_paths if path in record.listed]
-            paths.append(digests_of(there))
-            stamps.append(digests_of(stamp_of(Entry(p, *record.listed[p])) for p in there))
+            paths.append(digests_of(record.done_paths))
+            stamps.append(digests_of(map(stamp_of, record.done)))
         return _Listed(since, _sorted(paths), _sorted(stamps))
 
 
@@ -119,7 +118,7 @@ def _unlike(listed: _Listed, entries: Sequence[Entry], before: float) -> list[En
     ]
 
 
-def stamp_of(entry: Entry) -> str:
+def stamp_of(entry: Entry | RecordFile) -> str:
     """Return a file with its size and time as one text; a store may give times in seconds only."""
     return f"\0{entry.size}/{int(entry.modified)}/{entry.path}"
 

@@ -99,12 +99,11 @@ class ReadHistory:
         fresh = [batch for batch in self._journal.batches() if batch not in self._read]
         for record in self._journal.read(fresh):
             self._read.add(record.batch)
-            for path in record.done_paths:
-                seen, done = self._readings.get(path, (0.0, 0.0))
-                self._readings[path] = max(seen, record.seen_ts), max(done, record.finished_ts)
-                if path in record.listed:
-                    found = _Listed(record.listed[path], record.seen_ts, record.seen_ts)
-                    self._listed[path] = found.behind(self._listed.get(path))
+            for file in record.done:
+                seen, done = self._readings.get(file.path, (0.0, 0.0))
+                self._readings[file.path] = max(seen, record.seen_ts), max(done, record.finished_ts)
+                found = _Listed((file.size, file.modified), record.seen_ts, record.seen_ts)
+                self._listed[file.path] = found.behind(self._listed.get(file.path))
 
     def is_due(self, entry: Entry, wait: float, now: float) -> bool:
         """Return whether a file that was done with has changed since, and ``wait`` is over."""

@@ -13,7 +13,7 @@ from blizzard_py.edits.checkpoint_store import EditRefused
 from blizzard_py.edits.rebuild.evidence import Evidence
 from blizzard_py.edits.rebuild.names import window_of
 from blizzard_py.state import checkpoint_document
-from blizzard_py.state.journal import Record
+from blizzard_py.state.journal import Record, RecordFile
 from tests.support.lost_state import JOURNAL, dies_before_publishing, rebuild
 from tests.support.pipeline_harness import PipelineHarness
 from tests.support.request_harness import RequestHarness
@@ -119,8 +119,9 @@ def test_a_report_of_an_unfinished_batch_does_not_count() -> None:
 
 
 def test_a_window_names_no_batch_of_a_request() -> None:
-    by_poll = Record("b1", 5.0, 6.0, {"date=1/a.json": "ingested"})
-    by_request = Record("b2", 5.0, 6.0, {"date=2/b.json": "ingested"}, request="0a1b2c3d.1")
+    first, second = (RecordFile(f"date={p}.json", "ingested", 1, 4.0) for p in ("1/a", "2/b"))
+    by_poll = Record("b1", 5.0, 6.0, (first,), 5.0)
+    by_request = Record("b2", 5.0, 6.0, (second,), 5.0, request="0a1b2c3d.1")
     evidence = Evidence(PipelineHarness().parts(), None)
     evidence.records = [by_poll, by_request]
     progress = Progress(

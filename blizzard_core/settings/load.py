@@ -107,12 +107,14 @@ def join_alternatives(found: Sequence[tuple[str, str]]) -> Iterator[str]:
         yield from (f"{place}: {text}" for text in texts)
 
 
-def _without_outer(items: Sequence[Any]) -> Iterator[Any]:
+def _without_outer(items: Sequence[Any], places: Container[Key]) -> Iterator[Any]:
     """Yield the errors but those of an alternative, such as text, where a block has errors."""
     blocks = {item["loc"][:end] for item in items for end in range(len(item["loc"]) - 1)}
     for item in items:
         *outer, tried = item["loc"]
-        if not is_type_marker(tried) or tuple(outer) not in blocks:
+        # A table may be called `str`, and the name of an entry (`[key]`) may be wrong itself.
+        is_named = tried == "[key]" or _place_of(item, places)[-1:] == (tried,)
+        if is_named or not is_type_marker(tried) or tuple(outer) not in blocks:
             yield item
 
 
@@ -137,7 +139,7 @@ def load_config(
         problems += join_alternatives(
             [
                 (document.locate(_place_of(item, document.places)), _message(item))
-                for item in _without_outer(items)
+                for item in _without_outer(items, document.places)
             ]
         )
         config = _without_faults(document, items)

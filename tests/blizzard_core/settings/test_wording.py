@@ -154,3 +154,14 @@ def test_an_unknown_key_is_told_where_it_belongs(place: str, remedy: str, tmp_pa
     block[key] = "1m"
     [told] = [each for each in problems(tmp_path / "c.yaml", document) if "unknown key" in each]
     assert re.sub(r" \(line \d+\)", "", told).strip() == f"{place}: unknown key{remedy}"
+
+
+@pytest.mark.parametrize("name", ["str", "bool", 2024])
+def test_an_odd_name_is_reported_beside_other_problems(name: str | int, tmp_path: Path) -> None:
+    document = yaml.safe_load((CONFIGS / "example.yaml").read_text())
+    tables = {name: {"table_uri": "/t", "foo": 1}, "int": 3}
+    found = problems(tmp_path / "c.yaml", {**document, "tables": tables})
+    told = {re.sub(r" \(line \d+\)", "", each).strip() for each in found[1:]}
+    where = f"tables.{name}" if isinstance(name, str) else f"tables[{name}]"
+    wrong = {f"{where}: must be text; put quotes around it"} if name == 2024 else set()
+    assert told >= {f"{where}.foo: unknown key", "tables.int: must be a block of keys", *wrong}

@@ -297,10 +297,10 @@ _ELSEWHERE: Mapping[tuple[str, ...], str] = {
 def _message(item: Any) -> str:
     if item["type"] != "extra_forbidden":
         return error_text(item)
-    location = [str(part) for part in item["loc"] if part != "[key]"]
-    block, name = location[:-1], location[-1]
+    *outer, name = map(str, item["loc"])
+    block = [part for part in outer if part != "[key]"]
     known = {*keys_at(Config, block)}
-    if remedy := _ELSEWHERE.get(tuple(location[-2:])):
+    if remedy := _ELSEWHERE.get((*block[-1:], name)):
         hint = f": {remedy}"
     elif name in keys_at(Config, [*block, "advanced"]):
         hint = ": it belongs into `advanced`"

@@ -165,3 +165,9 @@ def test_an_odd_name_is_reported_beside_other_problems(name: str | int, tmp_path
     where = f"tables.{name}" if isinstance(name, str) else f"tables[{name}]"
     wrong = {f"{where}: must be text; put quotes around it"} if name == 2024 else set()
     assert told >= {f"{where}.foo: unknown key", "tables.int: must be a block of keys", *wrong}
+
+
+def test_an_unknown_key_may_have_the_name_of_a_marker(tmp_path: Path) -> None:
+    document = yaml.safe_load((CONFIGS / "example.yaml").read_text())
+    found = problems(tmp_path / "c.yaml", {**document, "[key]": 1})
+    assert found[1:] == ["  (top level) (line 1): unknown key"]

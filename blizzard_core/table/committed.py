@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Collection, Iterable, Sequence
+from collections.abc import Collection, Iterable, Iterator, Sequence
 from dataclasses import dataclass, replace
 from typing import Literal
 
@@ -54,12 +54,12 @@ def delta_fates(
     found: dict[str, Fate] = {}
     holders: dict[str, frozenset[str]] = {}
     for where, raw in read_each(sink, recent, concurrency):
-        _follow(changes_of(raw, where, sink.uri), version_of(where), wanted, holders, found)
+        _follow(_changes(raw, where, sink.uri), version_of(where), wanted, holders, found)
     return found, whole
 
 
 @dataclass(frozen=True, slots=True)
-class Changes:
+class _Changes:
     """The paths that a commit adds and removes; ``rewrites`` if it changes no row.
 
     ``is_penguins``: a Penguin made it. What such a commit removes was ingested again.
@@ -73,7 +73,7 @@ class Changes:
 
 
 def _follow(
-    commit: Changes,
+    commit: _Changes,
     version: int,
     wanted: Collection[str],
     holders: dict[str, frozenset[str]],
@@ -104,8 +104,7 @@ def _follow(
         found[path], holders[path] = Fate(version), frozenset({path})
 
 
-def changes_of(raw: bytes, where: str, root: str) -> Changes:
-    """Return what a commit does to files below ``root``. Raises `StateError` naming ``where``."""
+def _changes(raw: bytes, where: str, root: str) -> _Changes:
     columns = columns_in(
         actions_of(raw, where, ("add", "remove", "commitInfo")),
         (
@@ -119,7 +118,7 @@ def changes_of(raw: bytes, where: str, root: str) -> Changes:
     )
     added, removed, changing, operations, penguins = columns.values()
     operation = next((each for each in operations if isinstance(each, str)), "an operation")
-    return Changes(
+    return _Changes(
         frozenset(path for each in added if (path := relative(each, root)) is not None),
         frozenset(path for each in removed if (path := relative(each, root)) is not None),
         shortened(operation, _OPERATION_LENGTH),
@@ -150,7 +149,7 @@ def removed(
     there, whole = _by_any_clock(sink, since)
     found: set[str] = set()
     for where, raw in read_each(sink, there, concurrency):
-        found |= changes_of(raw, where, sink.uri).removed.intersection(wanted)
+        found.update(path for path in paths_in(raw, where, sink.uri, "remove") if path in wanted)
     return found, whole
 
 
@@ -168,7 +167,7 @@ def lost_folders(
     read = 0
     for where, raw in read_each(sink, [entry.path for entry in commits], concurrency):
         read += 1
-        changes = changes_of(raw, where, sink.uri)
+        changes = _changes(raw, where, sink.uri)
         if changes.operation == "RESTORE":
             return None
         if not (changes.is_penguins or (changes.rewrites and changes.added)):
@@ -178,13 +177,23 @@ def lost_folders(
     return frozenset(found)
 
 
+def paths_in(raw: bytes, where: str, root: str, kind: Literal["add", "remove"]) -> Iterator[str]:
+    """Return the paths below ``root`` that a commit adds or removes.
+
+    No other action is looked at, so none can be unreadable. Raises `StateError` naming ``where``.
+    """
+    [paths] = columns_in(actions_of(raw, where, (kind,)), (f"{kind}.path",), where).values()
+    return (path for each in paths if (path := relative(each, root)) is not None)
+
+
 def _versions(
     sink: Storage, wanted: Collection[str], there: Iterable[str], concurrency: int
 ) -> dict[str, int]:
     found: dict[str, int] = {}
     for where, raw in read_each(sink, there, concurrency):
-        for path in changes_of(raw, where, sink.uri).added.intersection(wanted):
-            found.setdefault(path, version_of(where))
+        for path in paths_in(raw, where, sink.uri, "add"):
+            if path in wanted:
+                found.setdefault(path, version_of(where))
         if len(found) == len(wanted):
             break
     return found

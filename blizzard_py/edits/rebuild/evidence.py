@@ -9,7 +9,7 @@ from dataclasses import replace
 from blizzard_core.delta_json import commits
 from blizzard_core.handover.published import first_name
 from blizzard_core.storage.protocol import Entry, Storage, listed, read_each
-from blizzard_core.table.committed import changes_of, committed_versions
+from blizzard_core.table.committed import committed_versions, paths_in
 from blizzard_core.threads import ThreadPool
 from blizzard_py.dead_letters.reader import put_away
 from blizzard_py.edits.rebuild.decide import Doubt, LostReports, Place, read_lost
@@ -348,7 +348,7 @@ class Evidence:
         log = iter(commits(self._sink))
         for where, raw in read_each(self._sink, log, self._parts.concurrency):
             batches.update(found.decode() for found in ours.findall(raw))
-            added = changes_of(raw, where, self._sink.uri).added
+            added = paths_in(raw, where, self._sink.uri, "add")
             committed.update(path.rpartition("/")[2] for path in added)
         left = sorted(batches - set(self.batches))
         # Journals are kept for thirty days; what is older may have been folded and let go of.

@@ -644,6 +644,18 @@ def test_newest_commits_are_read_whatever_their_clock() -> None:
     assert committed_versions(long, [last], 0, 8) == ({last: LOG_FILES + 1}, False)
 
 
+@pytest.mark.parametrize("info", ['"text"', r'{"userMetadata": "\ud800"}', '{"rows": 1e400}'])
+def test_files_are_found_beside_an_odd_commit_info(info: str) -> None:
+    log = log_of(0)
+    lines_ = [f'{{"commitInfo": {info}}}', '{"remove": {"path": "d=1/0.parquet"}}']
+    log.put_atomic(
+        commit_path(1), "\n".join([*lines_, commit_of("d=1/1.parquet").decode()]).encode()
+    )
+    wanted = ["d=1/0.parquet", "d=1/1.parquet"]
+    assert committed_versions(log, wanted, 0, 1)[0] == {wanted[0]: 0, wanted[1]: 1}
+    assert removed(log, wanted, 0, 1)[0] == {wanted[0]}
+
+
 def test_a_log_that_is_not_json_is_an_error() -> None:
     log = log_of(0)
     log.put_atomic(f"_delta_log/{1:020d}.json", b'{"add": oops')

@@ -18,7 +18,7 @@ from blizzard_core import delta_json
 from blizzard_core.errors import BlizzardError, SourceError, StateError, StorageError
 from blizzard_core.settings.document import Config
 from blizzard_core.storage.opening import open_storage
-from blizzard_core.table.committed import changes_of
+from blizzard_core.table.committed import lost_folders, paths_in
 from blizzard_py.connections.lakes import delta_log
 from blizzard_py.connections.lakes.sink_table import sink_table
 from penguin_py.delta.active_files import bounds_in
@@ -63,7 +63,8 @@ def entries(data: bytes) -> None:
     _refused(lambda: reader.last_own_commit(_APP, 1, 0))
     _refused(lambda: reader.paths_of(["p/s/b/1/0"], 0))
     _refused(reader.features)
-    _refused(lambda: changes_of(data, "mem://log", store.uri))
+    _refused(lambda: list(paths_in(data, "mem://log", store.uri, "add")))
+    _refused(lambda: lost_folders(store, [*delta_json.commit_entries(store)], 1))
     _refused(lambda: sink_table(store))
     with contextlib.suppress(SourceError):
         delta_log.parsed(data, 0, "mem://log")

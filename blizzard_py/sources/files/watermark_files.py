@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Collection, Iterable
+from collections.abc import Collection, Iterable
 from dataclasses import dataclass, replace
 from itertools import chain
 
@@ -47,16 +47,16 @@ REQUESTS = 200
 def backlog(
     storage: Listing,
     progress: Progress,
-    accept: Callable[[Entry], bool],
-    places_of: Callable[[Progress], PartitionSelector],
+    source: SourceSettings,
+    now: float,
     queued: Iterable[Entry],
 ) -> Backlog:
     """Return what is above the watermarks or ``queued``, from the beginning of each range.
 
-    ``places_of`` tells where to look, once the depth is known. Raises `StorageError`.
+    Raises `StorageError`.
     """
     found: list[Entry] = []
-    complete = True
+    accept, complete = FileFilter(source), True
     remaining = REQUESTS
     for gap in gaps(progress):
         if remaining <= 0:
@@ -73,13 +73,14 @@ def backlog(
                 break
     if progress.depth is None:
         progress = replace(progress, depth=depth_of(entry.path for entry in found))
-    places = places_of(progress)
+    places = PartitionSelector(progress, source, now)
     waiting = {
         entry.path: entry.modified
         for entry in chain(queued, (e for e in found if is_new(progress, e.path)))
         if places.take(entry.path)
     }
-    return Backlog(len(waiting), min(waiting.values(), default=None), complete, places.skipped)
+    oldest = min(waiting.values(), default=None)
+    return Backlog(len(waiting), oldest, complete, places.skipped, accept.ignored)
 
 
 @dataclass(frozen=True, slots=True)
@@ -164,15 +165,7 @@ class WatermarkFiles(FileSource):
     def backlog(self, state: SourceState) -> Backlog | None:
         now = self._clock()
         start = starting_point(state, self._source, now, self._where)
-        accept = FileFilter(self._source)
-        found = backlog(
-            self._listing,
-            start,
-            accept,
-            lambda progress: PartitionSelector(progress, self._source, now),
-            state.work.queue,
-        )
-        return replace(found, ignored=accept.ignored)
+        return backlog(self._listing, start, self._source, now, state.work.queue)
 
     def name_lookup(self, state: SourceState, soon: float) -> NameLookup:
         return KnownByWatermark(state, self._source, soon)

@@ -16,7 +16,6 @@ from blizzard_core.storage.protocol import Entry, Storage
 from blizzard_core.watermark.progress import PartitionProgress, Progress
 from blizzard_py.job import JobFile
 from blizzard_py.sources.files import watermark_files
-from blizzard_py.sources.files.discovery import PartitionSelector
 from blizzard_py.sources.files.lines import read_records
 from blizzard_py.sources.ignored_names import SkippedItems
 from blizzard_py.sources.protocol import Backlog
@@ -27,15 +26,9 @@ EVERYTHING = Progress()
 NOW = 1_750_000_000.0
 
 
-def is_data(entry: Entry) -> bool:
-    return entry.path.endswith(".json")
-
-
 def backlog(storage: Storage, progress: Progress, *queued: Entry, **source: Any) -> Backlog:
     settings = settings_of(SourceSettings, source_uri="x", **source)
-    return watermark_files.backlog(
-        storage, progress, is_data, lambda known: PartitionSelector(known, settings, NOW), queued
-    )
+    return watermark_files.backlog(storage, progress, settings, NOW, queued)
 
 
 def stored(*paths: str) -> MemoryStorage:

@@ -206,36 +206,27 @@ class WindowSource(SlicedSource):
 
     @contextmanager
     def reading(self, state: SourceState, batch: Batch) -> Iterator[Reading]:
-        known = state.kind.columns
-        if batch.request:
-            if self._query_spec.replaces:
-                raise SourceError(
-                    "what it reads replaces rows by now, which those of the request would not be"
-                )
-            items = _items_of_chunk(state)
-            if not items.keys() >= {entry.path for entry in batch.files}:
-                raise StateError(f"{self._where}: has a batch and no chunk to read; restore it")
-            items = {entry.path: items[entry.path] for entry in batch.files}
-            with self._query_spec.connection.hold(self._query_spec.access) as access:
-                yield Reading(access, items, DedupSpec(), {})
-            return
-        if known is None or known.window is None:
-            raise StateError(f"{self._where}: has a batch and no window to read; restore it")
-        seen = [(segment_path(self._parts.id, one), one) for one in known.seen]
-        dedup = DedupSpec()
-        if not known.slices:
-            dedup = windows.dedup(
-                self._query_spec, self._parts.ingest.schema.as_read.fields, known.window, seen
+        known, spec = state.kind.columns or ColumnState(), self._query_spec
+        if batch.request and spec.replaces:
+            raise SourceError(
+                "what it reads replaces rows by now, which those of the request would not be"
             )
-        tasks = {item_name(known.seq, task.name): task for task in known.tasks}
-        items = {e.path: tasks[e.path] for e in batch.files}
-        slices = {}
-        if known.slices:
+        tasks = _items_of_chunk(state) if batch.request else _items_of_window(known)
+        if not tasks.keys() >= {entry.path for entry in batch.files}:
+            raise StateError(f"{self._where}: has a batch and nothing to read; restore it")
+        items = {entry.path: tasks[entry.path] for entry in batch.files}
+        dedup, slices = DedupSpec(), {}
+        if not batch.request and known.slices:
             slices = {
                 name: (UnitSlice(replacing.unit_of_task(known, task.name), task),)
                 for name, task in items.items()
             }
-        with self._query_spec.connection.hold(self._query_spec.access) as access:
+        elif not batch.request and known.window is not None:
+            seen = [(segment_path(self._parts.id, one), one) for one in known.seen]
+            dedup = windows.dedup(
+                spec, self._parts.ingest.schema.as_read.fields, known.window, seen
+            )
+        with spec.connection.hold(spec.access) as access:
             yield Reading(access, items, dedup, slices)
 
     def replacement(
@@ -366,6 +357,10 @@ class WindowSource(SlicedSource):
         seen = self._seen.adding(before.seen, staged, like, expired)
         noted = windows.digests_start(before, window) if over else before.seen_from
         return replace(after, seen=seen, seen_from=noted)
+
+
+def _items_of_window(known: ColumnState) -> dict[str, ReadTask]:
+    return {item_name(known.seq, task.name): task for task in known.tasks}
 
 
 def _items_of_chunk(state: SourceState) -> dict[str, ReadTask]:

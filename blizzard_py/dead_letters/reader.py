@@ -82,7 +82,7 @@ class DeadLetter:
     truncated: bool = False
     more: int = 0
     kept: bool = False
-    retry_count: int = 0
+    retry_count: int | None = None
     header: bytes = b""
     member: str = ""
 
@@ -160,8 +160,9 @@ def _letter(document: dict[str, Any], kind: Kind) -> DeadLetter:
     uri, error, stage, timestamp = texts
     uri.encode("utf-8", "surrogateescape")  # other halves of pairs are in no path
     if kind != "records":
-        kept, count = document.get("kept") is True, int(document.get("retry_count", 0))
-        return DeadLetter(uri, error, stage, timestamp, kept=kept, retry_count=count)
+        kept, count = document.get("kept") is True, document.get("retry_count")
+        known = count if isinstance(count, int) else None  # a replay needs none
+        return DeadLetter(uri, error, stage, timestamp, kept=kept, retry_count=known)
     encoded = document.get("raw_base64")
     raw = (
         _text(document, "raw").encode()

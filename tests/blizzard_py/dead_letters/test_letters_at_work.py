@@ -11,7 +11,7 @@ import pytest
 from click.testing import CliRunner, Result
 
 from blizzard_py.__main__ import main as blizzard
-from blizzard_py.dead_letters.reader import Counted, counted, objects
+from blizzard_py.dead_letters.reader import Counted, counted, objects, read
 from tests.support.direct_engine import DirectEngine
 from tests.support.pipeline_harness import PipelineHarness
 from tests.support.scenario import Scenario
@@ -141,3 +141,15 @@ def test_letters_count_by_line_and_only_as_far_as_looked(monkeypatch: pytest.Mon
     monkeypatch.setattr("blizzard_py.dead_letters.reader.OBJECTS_COUNTED", 1)
     assert not counted(world.dlq, found).complete
     assert counted(world.dlq, []) == Counted()
+
+
+@pytest.mark.parametrize("tries", ["many", None, [2]])
+def test_a_letter_is_read_whatever_its_retry_count_is(tries: object) -> None:
+    world = PipelineHarness()
+    world.put(f"{DAY}/1.json", "bad")
+    world.drain()
+    [found] = objects(world.dlq, "events_main")
+    document = json.loads(world.dlq.read(found.path)) | {"retry_count": tries}
+    world.dlq.put_atomic(found.path, json.dumps(document).encode())
+    [letter] = read(world.dlq, found)
+    assert (letter.uri, letter.retry_count) == (f"mem://raw/{DAY}/1.json", None)

@@ -7,7 +7,9 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field, replace
-from typing import Any
+from typing import Annotated, Any
+
+import msgspec
 
 from blizzard_core.storage.protocol import Entry
 from blizzard_core.watermark.name_range import NameRange
@@ -228,7 +230,7 @@ class IssuedIds:
 
     last_batch: str = ""
     last_output: str = ""
-    group_seq: int = 0
+    group_seq: Annotated[int, msgspec.Meta(ge=0)] = 0
     committed: CommitPoint = CommitPoint()
 
 

@@ -138,6 +138,7 @@ def test_checkpoint_without_partitions_uses_the_global_watermark() -> None:
         ({"window": [["b", 1.0], [7, 1.0]]}, r"window\[1\]\[0\]: Expected `str`, got `int`"),
         ({"lateness": [[1, "2"]]}, r"lateness\[0\]\[1\]: Expected `float`, got `str`"),
         ({"ledger": [{"segment": "../x", "count": 1}]}, r"ledger\[0\]\.segment: Expected"),
+        ({"group_seq": -1}, "group_seq: Expected `int` >= 0"),
         ({"writer": {"id": "x", "epoch": "1"}}, r"writer\.epoch: Expected `int`, got `str`"),
     ],
 )

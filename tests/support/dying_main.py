@@ -13,6 +13,7 @@ import os
 import signal
 import sys
 from collections.abc import Callable
+from contextlib import AbstractContextManager
 from typing import Any
 
 from pyspark import SparkContext
@@ -26,7 +27,7 @@ from blizzard_py.engines.spark import engine as spark
 from blizzard_py.ingest import batch_runner as blizzard_batch
 from blizzard_py.ingest.source_pipeline import SourcePipeline
 from blizzard_py.job import IngestJob
-from blizzard_py.kernels.sql_stage import SqlStage
+from blizzard_py.streaming import query
 from blizzard_py.streaming.query import StreamQuery
 from penguin_py.__main__ import main as penguin_main
 from penguin_py.delta.table import DeltaLog
@@ -105,13 +106,13 @@ def arm_half_a_rename() -> None:
 
 def arm_in_a_micro_batch() -> None:
     """Stop before an event-time query writes its rows."""
-    original = StreamQuery._stage_of  # noqa: SLF001  # the point of it
+    original = query.attach_secrets
 
-    def dying(query: StreamQuery, job: IngestJob) -> SqlStage:
+    def dying(context: SparkContext, job: IngestJob) -> AbstractContextManager[IngestJob]:
         die()  # where it is the JVM that does, this process goes on
-        return original(query, job)
+        return original(context, job)
 
-    StreamQuery._stage_of = dying  # type: ignore[method-assign]  # noqa: SLF001  # as above
+    query.attach_secrets = dying
 
 
 def arm_after_settling() -> None:

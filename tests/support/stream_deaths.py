@@ -55,7 +55,7 @@ POINTS: dict[str, tuple[Any, str, bool, Callable[..., bool]]] = {
     "2-accepted": (SparkEngine, "ingest", False, _always),
     "2-restored": (StateArchive, "restore", False, _always),
     "3-judged": (StreamJobs, "_late_letters_of", False, _always),
-    "3-in-the-callback": (StreamQuery, "_stage_of", True, _always),
+    "3-in-the-callback": (query, "attach_secrets", True, _always),
     "3-rows-written": (query.TaskReport, "from_json", False, _always),
     "3-settled": (StreamQuery, "run_batch", False, _always),
     "4-one-packed": (StateArchive, "_write", False, _always),

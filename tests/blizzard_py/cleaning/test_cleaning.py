@@ -1,12 +1,15 @@
-"""Cleaning of source files: decisions."""
+"""Cleaning of source files: decisions, and a model with an overwriting producer and deaths."""
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from dataclasses import dataclass, field
 
 import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
 
-from blizzard_core.storage.protocol import Entry
+from blizzard_core.storage.protocol import Entry, is_hidden
 from blizzard_py.cleaning.cleaner import Cleaner, CleaningPlaces
 from blizzard_py.cleaning.eligible import (
     CleanableFile,
@@ -26,7 +29,7 @@ from blizzard_py.job import FinishedFile, Outcome
 from blizzard_py.state.batch import Batch, BatchResults
 from blizzard_py.state.journal import Journal
 from blizzard_py.state.source_state import CleaningState, CommitCheck
-from tests.support.memory_store import Died, MemoryStorage
+from tests.support.memory_store import Died, Dying, MemoryStorage
 
 DAY = 86_400.0
 AFTER = 7 * DAY
@@ -49,6 +52,8 @@ class World:
     now: float = 1_700_000_000.0
     batches: int = 0
     lists: int = 0
+    ingested: set[tuple[str, bytes]] = field(default_factory=set)
+    written: int = 0
 
     def __post_init__(self) -> None:
         self.journal = Journal(self.sink, "p_s")
@@ -57,12 +62,21 @@ class World:
     def last_batch(self) -> str:
         return _batch_id(self.batches)
 
-    def write(self, path: str) -> None:
-        self.source.put_atomic(path, b"1")
+    def write(self, path: str) -> bytes:
+        self.written += 1
+        data = b"%d" % self.written
+        self.source.put_atomic(path, data)
+        return data
 
-    def ingest(self, path: str, outcome: Outcome = "ingested") -> None:
+    def ingest(self, path: str, outcome: Outcome = "ingested", *, stale: bool = False) -> None:
+        """Ingest a file; ``stale``: it was overwritten between the scan and the reading."""
         entry = self.source.stat(path)
-        assert entry is not None
+        if entry is None:
+            return
+        if stale:
+            self.write(path)
+        if outcome == "ingested":
+            self.ingested.add((path, self.source.read(path)))
         self.batches += 1
         self.journal.write(
             Batch(
@@ -81,7 +95,24 @@ class World:
     def see(self) -> None:
         self.state = with_commit_check(self.state, CommitCheck(self.last_batch, self.now))
 
-    def clean(self) -> dict[str, int]:
+    def do(self, step: str, path: str) -> None:
+        match step:
+            case "write":
+                self.write(path)
+            case "ingest" | "ingest_stale":
+                self.ingest(path, stale=step == "ingest_stale")
+            case "give_up":
+                self.ingest(path, "quarantined")
+            case "see":
+                self.see()
+            case "wait":
+                self.now += AFTER
+            case _:
+                self.clean()
+
+    def clean(
+        self, barred: frozenset[str] = frozenset(), check: Callable[[], None] = _nothing
+    ) -> dict[str, int]:
         self.lists += 1
         archive = self.archive if self.has_archive else None
         cleaner = Cleaner(
@@ -91,8 +122,30 @@ class World:
             AFTER,
         )
         name = f"{self.lists:08d}"
-        self.state, counts = cleaner.run(self.state, self.now, frozenset(), name, _nothing)
+        self.state, counts = cleaner.run(self.state, self.now, barred, name, check)
         return {str(outcome): count for outcome, count in counts.items()}
+
+
+def _record_removals(world: World, overwrites: list[int]) -> list[tuple[str, bytes]]:
+    """Return the list of what is removed. Before some removals a producer overwrites the file."""
+    removed: list[tuple[str, bytes]] = []
+    held: list[tuple[str, bytes]] = []
+    before, after = world.source.before_mutation, world.source.after_mutation
+
+    def look(operation: str, path: str) -> None:
+        if operation == "delete_if":
+            if len(held) in overwrites:
+                world.source.objects[path] = (b"raced %d" % len(held), world.now)
+            held.append((path, world.source.objects[path][0]))
+        before(operation, path)
+
+    def note(operation: str, path: str) -> None:
+        if operation == "delete_if":
+            removed.append(held[-1])
+        after(operation, path)
+
+    world.source.before_mutation, world.source.after_mutation = look, note
+    return removed
 
 
 def _batch_id(number: int) -> str:
@@ -100,6 +153,25 @@ def _batch_id(number: int) -> str:
 
 
 class TestDecisions:
+    def test_a_file_stays_until_it_was_seen_for_long_enough(self) -> None:
+        world = World()
+        world.write("a")
+        world.ingest("a")
+        world.see()
+        world.now += AFTER - 1
+        assert world.clean() == {}
+        world.now += 1
+        assert world.clean() == {"cleaned": 1}
+        assert world.source.objects == {}
+        assert world.archive.read("a") == b"1"
+
+    def test_files_without_a_check_stay(self) -> None:
+        world = World()
+        world.write("a")
+        world.ingest("a")
+        world.now += 100 * AFTER
+        assert world.clean() == {}
+
     @pytest.mark.parametrize("outcome", ["quarantined", "reported", "retry"])
     def test_a_file_with_another_last_outcome_stays(self, outcome: Outcome) -> None:
         world = World()
@@ -110,6 +182,28 @@ class TestDecisions:
         world.now += AFTER
         assert world.clean() == {}
         assert "a" in world.source.objects
+
+    def test_a_barred_file_stays(self) -> None:
+        world = World()
+        world.write("a")
+        world.ingest("a")
+        world.see()
+        world.now += AFTER
+        assert world.clean(frozenset({"a"})) == {}
+        assert "a" in world.source.objects
+
+    def test_files_of_before_a_restore_stay(self) -> None:
+        world = World()
+        world.write("a")
+        world.ingest("a")
+        world.see()
+        world.state = after_log(world.state, RESTORED, world.last_batch, world.now)
+        world.write("b")
+        world.ingest("b")
+        world.see()
+        world.now += AFTER
+        assert world.clean() == {"cleaned": 1}
+        assert list(world.source.objects) == ["a"]
 
     def test_a_file_of_an_earlier_release_stays(self) -> None:
         world = World()
@@ -199,3 +293,77 @@ class TestDecisions:
         assert not is_commit_check_due(state, "b2", DAY - 1)
         assert is_commit_check_due(state, "b2", DAY)
         assert not is_commit_check_due(after_cleaning(state, "b1"), "b1", DAY)
+
+
+STEPS = st.lists(
+    st.one_of(
+        st.tuples(st.just("write"), st.sampled_from("abc")),
+        st.tuples(st.just("ingest"), st.sampled_from("abc")),
+        st.tuples(st.just("ingest_stale"), st.sampled_from("abc")),
+        st.tuples(st.just("give_up"), st.sampled_from("abc")),
+        st.tuples(st.just("see"), st.just("")),
+        st.tuples(st.just("wait"), st.just("")),
+        st.tuples(st.just("clean"), st.just("")),
+    ),
+    max_size=25,
+)
+
+
+class TestHistories:
+    @pytest.mark.promise("G-226")
+    @given(
+        steps=STEPS,
+        has_archive=st.booleans(),
+        deaths=st.lists(st.integers(0, 30), max_size=4),
+        overwrites=st.lists(st.integers(0, 30), max_size=4),
+        loses_state=st.booleans(),
+    )
+    @settings(max_examples=300, deadline=None)
+    def test_nothing_is_removed_that_was_not_ingested(
+        self,
+        steps: list[tuple[str, str]],
+        deaths: list[int],
+        overwrites: list[int],
+        *,
+        has_archive: bool,
+        loses_state: bool,
+    ) -> None:
+        world = World(has_archive)
+        dying = Dying(world.source, world.archive, world.sink)
+        removed = _record_removals(world, overwrites)
+        for step, path in [*steps, ("see", ""), ("wait", ""), ("clean", "")]:
+            saved = world.state
+            if step == "clean" and deaths:
+                dying.arm(deaths.pop())
+            try:
+                world.do(step, path)
+            except Died:
+                world.state = saved
+            dying.countdown = -1
+            if step == "clean" and loses_state:  # the save behind a run did not land
+                world.state = saved
+        assert set(removed) <= world.ingested
+        if has_archive:
+            assert all(world.archive.read(path) for path, _ in removed)
+
+    def test_every_ingested_file_is_cleaned_after_any_death(self) -> None:
+        for has_archive in (True, False):
+            for at in range(60):
+                world = World(has_archive)
+                for path in "abc":
+                    world.write(path)
+                    world.ingest(path)
+                world.see()
+                world.now += AFTER
+                dying = Dying(world.source, world.archive, world.sink)
+                dying.arm(at)
+                try:
+                    world.clean()
+                except Died:
+                    dying.countdown = -1
+                    world.clean()
+                assert world.source.objects == {}
+                if has_archive:
+                    # A part may lie in the hidden folder: memory that is freed closes the upload.
+                    files = [path for path in world.archive.objects if not is_hidden(path)]
+                    assert sorted(files) == ["a", "b", "c"]

@@ -20,7 +20,7 @@ from blizzard_core.storage.protocol import Range, order_key
 from blizzard_core.watermark.closed_partitions import IN_USE_SECS, raise_floors
 from blizzard_core.watermark.partition_time import head_of
 from blizzard_core.watermark.paths import split
-from blizzard_core.watermark.progress import Progress, closed_by, gaps, is_new
+from blizzard_core.watermark.progress import Progress, closed_by, gaps, is_new, mark_done
 from blizzard_core.watermark.scan import scan
 from blizzard_py.state.checkpoint_document import state_from_json, state_to_json
 from blizzard_py.state.source_state import Position, SourceState
@@ -28,7 +28,7 @@ from tests.support.grace_model import GRACE, Model, Rounds, check_promise, round
 from tests.support.memory_store import MemoryStorage
 from tests.support.pipeline_harness import PipelineHarness
 from tests.support.stored_progress import progress_from_json
-from tests.support.watermarks import passed
+from tests.support.watermarks import nothing_waits, passed
 
 WEEK = IN_USE_SECS
 TODAY = 1_706_443_200.0
@@ -188,6 +188,35 @@ def test_a_heads_floor_rises_over_nothing_of_it_that_is_not_done(
     progress = passed(Progress(depth=2), files(("ap", "eu", "us"), range(-3, 1)))
     found = closed(progress, 1, pending=[pending]).floors.get("region=eu")
     assert found == (None if floor is None else f"region=eu/{day(floor)}")
+
+
+def test_a_scan_that_was_cut_below_a_head_closes_nothing_of_it() -> None:
+    progress = passed(Progress(depth=2), files(("ap", "eu", "us"), range(-3, 1)))
+    found = closed(progress, 1, until=f"region=eu/{day(-1)}/b")
+    assert found.floors == {
+        "region=ap": f"region=ap/{day(0)}",
+        "region=eu": f"region=eu/{day(-1)}",
+    }
+
+
+def test_names_in_grace_hold_the_floor_of_their_head_only() -> None:
+    progress = passed(Progress(depth=2), files(("ap", "eu"), range(-3, 1)))
+    young = files(("eu",), (-2,), "b")
+    progress = mark_done(progress, young, TODAY, nothing_waits)
+    assert closed(progress, 1).floors == {
+        "region=ap": f"region=ap/{day(0)}",
+        "region=eu": f"region=eu/{day(-2)}",
+    }
+
+
+def test_files_above_the_partition_depth_hold_the_floor() -> None:
+    progress = passed(Progress(depth=2), [*files(("eu",), range(-3, 1)), "region=eu/a"])
+    found = closed(progress, 1)
+    assert found.floors == {}  # "region=eu/a" sorts below the days
+    progress = passed(Progress(depth=2), [*files(("eu",), range(-3, 1)), "region=eu/z"])
+    found = closed(progress, 1)
+    assert found.floors == {"region=eu": f"region=eu/{day(0)}"}
+    assert "region=eu" in found.partitions
 
 
 # -- the checkpoint ------------------------------------------------------------------

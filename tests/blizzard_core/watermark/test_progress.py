@@ -90,6 +90,12 @@ def test_partitions_advance_alone_and_the_highest_path_is_global() -> None:
     assert not is_new(progress, "d=1/b")
 
 
+def test_a_partition_without_a_watermark_is_entirely_new() -> None:
+    progress = done(Progress(depth=1), "d=5/a")
+    assert is_new(progress, "d=4/a")
+    assert is_new(progress, "d=6/a")
+
+
 def test_partitions_below_the_floor_are_closed() -> None:
     progress = Progress(depth=1, floor="d=3")
     assert not is_new(progress, "d=2/a")
@@ -105,7 +111,23 @@ def test_a_shallow_file_below_the_floor_is_closed() -> None:
     assert is_new(progress, "d=3/i")
 
 
+def test_every_directory_is_new_while_only_root_files_are_known() -> None:
+    progress = passed(Progress(), ["x.json"])
+    assert progress.depth is None
+    assert is_new(progress, "d=1/a")
+    assert not is_new(progress, "w.json")
+    assert is_new(progress, "y.json")
+
+
 # -- grace -------------------------------------------------------------------------
+
+
+def test_a_file_below_the_watermark_is_new_once_within_grace() -> None:
+    progress = done(Progress(depth=1), "d=1/m")
+    assert is_new(progress, "d=1/c")
+    progress = done(progress, "d=1/c", seen=NOW + 1)
+    assert not is_new(progress, "d=1/c")
+    assert progress.partitions["d=1"].watermark == "m"  # never goes back
 
 
 def test_scan_that_starts_after_grace_moves_the_scan_start() -> None:
@@ -114,6 +136,20 @@ def test_scan_that_starts_after_grace_moves_the_scan_start() -> None:
     assert progress.partitions["d=1"] == PartitionProgress("m", "m", {})
     assert not is_new(progress, "d=1/c")
     assert progress.state == "Active"  # nothing was done, so nothing changes
+
+
+def test_scan_that_starts_within_grace_changes_nothing() -> None:
+    progress = done(Progress(depth=1), "d=1/m")
+    began = NOW + GRACE + CLOCK_STEP_SECS - 0.01
+    assert scanned(progress, began, ended=NOW + 99 * GRACE) == progress
+
+
+def test_batches_never_move_the_scan_start() -> None:
+    progress = done(Progress(depth=1), "d=1/m")
+    for number in range(3):
+        progress = done(progress, f"d=1/{number}", seen=NOW + 10 * GRACE * number)
+    assert progress.partitions["d=1"].before is None
+    assert is_new(progress, "d=1/c")
 
 
 def test_names_seen_later_stay_in_grace_longer() -> None:
@@ -395,6 +431,21 @@ def test_names_behind_the_cursor_of_a_scan_are_not_lost(
 ) -> None:
     """Few places, one name a page, and scans that take as long as the grace period."""
     check_promise(Model(GRACE / 2, 1, Progress(depth=1), tracked, limit), story, 2)
+
+
+def test_a_poll_costs_tracked_partitions_plus_one() -> None:
+    costs = []
+    for old in (10, 400):
+        storage = MemoryStorage()
+        storage.page_keys = 100
+        for number in range(old):
+            storage.objects[f"d=1/{number:05d}"] = (b"", 0)
+            storage.objects[f"d=2/{number:05d}"] = (b"", 0)
+        progress = passed(Progress(depth=1), [f"d={day}/{old - 1:05d}" for day in (1, 2)])
+        found = scan(storage, progress, lambda _file: True, 4)
+        assert found.entries == ()
+        costs.append((found.requests, found.keys))
+    assert costs[0][0] == costs[1][0] == 3
 
 
 def test_a_listing_jumps_over_hidden_directories() -> None:

@@ -11,6 +11,7 @@ import pytest
 
 from blizzard_core.settings.keyed import parse_condition
 from blizzard_core.table.schema_fit import SchemaMismatch
+from penguin_py.keyed import order
 from penguin_py.keyed.matching import Matching
 from penguin_py.keyed.order import Order, check_columns
 from tests.chaos.keyed.memory import Memory, play
@@ -56,6 +57,12 @@ def test_a_fault_in_the_core_is_noticed(
     mutant(monkeypatch)
     with pytest.raises(AssertionError):
         play_many(400)
+
+
+def test_keys_with_other_parts_differ() -> None:
+    table = pa.table({"a": ["x", "x1", "1:x"], "b": ["11", "1", "y"], "seq": [1, 1, 1]})
+    found = order.key_values(table, ("a", "b"))
+    assert len(set(found.to_pylist())) == 3
 
 
 def test_outcomes_count_each_change_once() -> None:

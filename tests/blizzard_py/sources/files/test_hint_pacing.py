@@ -178,6 +178,17 @@ def test_hint_never_makes_a_file_new() -> None:
     assert world.lists == 1
 
 
+def test_message_of_an_empty_scan_is_deleted() -> None:
+    world = HintedHarness()
+    worker = world.started()
+    world.queue.send_paths(f"s3://raw/{OLD}/never.ndjson")
+    world.turn()
+    assert world.queue.bodies
+    world.poll(worker)
+    world.turn()
+    assert not world.queue.bodies
+
+
 def test_message_stays_until_a_save_lands() -> None:
     world = HintedHarness(min_age="30s")
     world.put(f"{OLD}/1.ndjson", "o1")

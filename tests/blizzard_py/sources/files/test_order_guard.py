@@ -82,6 +82,11 @@ def test_thirty_random_uuids_written_over_an_hour_are_found(seed: int) -> None:
 
 
 @pytest.mark.parametrize("namer", [stamped, uuid7, iso, compact])
+def test_names_that_begin_with_their_time_are_in_order(namer: Namer) -> None:
+    assert check(files(namer, 500)) == ()
+
+
+@pytest.mark.parametrize("namer", [stamped, uuid7, iso, compact])
 def test_copy_in_random_order_raises_no_finding(namer: Namer) -> None:
     rng = random.Random(3)
     entries = files(namer, 300)

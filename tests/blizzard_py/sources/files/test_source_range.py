@@ -9,6 +9,7 @@ from typing import Any
 import pytest
 
 from blizzard_core.errors import StateError
+from blizzard_core.settings.sources import CheckpointSettings
 from blizzard_core.storage.protocol import ListingPage, order_key
 from blizzard_core.watermark.name_range import NameRange
 from blizzard_core.watermark.selection import NameSelection
@@ -150,6 +151,15 @@ def test_gaps_outside_the_range_need_no_listing() -> None:
     store = MemoryStorage()
     listing = listing_within(store, NameRange("b", "c"), NameSelection(), is_file)
     assert list(listing.list_range("", "a")) == list(listing.list_range("d", None)) == []
+
+
+@TRACKINGS
+def test_restart_goes_on_where_it_was(use_watermark: bool) -> None:
+    world = year_world(use_watermark=use_watermark, checkpoint=CheckpointSettings(interval_files=1))
+    for _ in range(4):
+        poll(world)
+        world.now += 60
+    assert len(world.rows()) == 3
 
 
 @pytest.mark.promise("G-034")

@@ -33,7 +33,7 @@ why_option = click.option("--why", default="", metavar="TEXT", help="Reason, for
 yes_option = click.option("--yes", is_flag=True, help="Do not ask for confirmation.")
 
 
-def _given_reason(_context: click.Context, _parameter: click.Parameter, why: str) -> str:
+def _checked_reason(_context: click.Context, _parameter: click.Parameter, why: str) -> str:
     if not why.strip():
         raise click.UsageError("--why: give a reason, for the record")
     return redacted(why.strip())
@@ -43,7 +43,7 @@ required_why_option = click.option(
     "--why",
     metavar="TEXT",
     required=True,
-    callback=_given_reason,
+    callback=_checked_reason,
     help="Reason, for the record.",
 )
 

@@ -107,7 +107,7 @@ class ColumnOrder:
 
 
 @dataclass(frozen=True, slots=True)
-class Range:
+class ColumnRange:
     """The range of one column in one file: no key is below ``low`` or above ``high``.
 
     None: unknown. ``nulls`` says whether there may be null (or NaN), ``values`` whether there may

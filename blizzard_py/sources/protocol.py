@@ -140,9 +140,9 @@ class PlainWork:
         return sum(self._files[place].size for place in range(self._next, len(self._files)))
 
     def take(self, limits: BatchLimits, bytes_per_sec: float | None) -> tuple[Entry, ...]:
-        return self._taken(next_count(self._files, self._next, limits, bytes_per_sec))
+        return self._next_files(next_count(self._files, self._next, limits, bytes_per_sec))
 
-    def _taken(self, count: int) -> tuple[Entry, ...]:
+    def _next_files(self, count: int) -> tuple[Entry, ...]:
         first = self._next
         self._next += count
         return tuple(self._files[first : self._next])

@@ -1,4 +1,4 @@
-"""What the runs say on standard output."""
+"""Standard output of the runs."""
 
 from __future__ import annotations
 

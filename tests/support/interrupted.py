@@ -22,7 +22,7 @@ class Call:
 
 
 class Interrupted:
-    """What stands in for ``inner``, mostly a store: each call goes through ``around``."""
+    """A proxy of ``inner``, mostly a store: each call goes through ``around``."""
 
     def __init__(self, inner: Any, around: Callable[[Call], Any]) -> None:
         self._inner = inner

@@ -140,7 +140,7 @@ class RequestHarness(PipelineHarness):
 
     @property
     def work(self) -> PendingWork:
-        """What the checkpoint says is under way."""
+        """Work that is under way by the checkpoint."""
         state = read_state(self.sink, SOURCE_ID)
         assert state is not None
         return state.work

@@ -17,7 +17,7 @@ from blizzard_py.connections.lakes.locations import StorageCache
 from blizzard_py.connections.lakes.window_rows import names_in_file
 from blizzard_py.formats.columnar.file import opened
 from blizzard_py.formats.columnar.rows import StoredFile
-from blizzard_py.slices.column_order import Key, Range
+from blizzard_py.slices.column_order import ColumnRange, Key
 
 _AT_ONCE = 8
 
@@ -27,7 +27,7 @@ class KnownFile:
     """A file, and what is known about its columns without opening it."""
 
     file: PlannedFile
-    ranges: Mapping[str, Range]
+    ranges: Mapping[str, ColumnRange]
 
 
 @dataclass(slots=True)
@@ -46,7 +46,7 @@ class ColumnMaximum:
         blind: list[PlannedFile] = []
         rounded: list[tuple[Key, PlannedFile]] = []
         for known in files:
-            about = known.ranges.get(self.column, Range())
+            about = known.ranges.get(self.column, ColumnRange())
             if self.column in known.file.values:  # a partition's value is exact
                 best = later(best, about.high)
             elif about.values and about.high is None:

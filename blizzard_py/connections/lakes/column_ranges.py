@@ -14,31 +14,31 @@ import pyarrow.compute as pc
 from blizzard_py.formats.columnar.file import ParquetFooter, batches, ranges
 from blizzard_py.formats.columnar.int96 import cut_times, int96_columns
 from blizzard_py.formats.columnar.statistics import order_in
-from blizzard_py.slices.column_order import Key, Range
+from blizzard_py.slices.column_order import ColumnRange, Key
 
 # A daemon queries several files at a time; without this lock each would need that memory.
 _ONE_AT_A_TIME = threading.Lock()
 
 
-def group_ranges(file: ParquetFooter, name: str) -> list[Range]:
+def group_ranges(file: ParquetFooter, name: str) -> list[ColumnRange]:
     """Return the column's range in each row group, from the footer.
 
     A missing column is null.
     """
     if order_in(file, name) is None:
-        return [Range(values=False)] * file.metadata.num_row_groups
+        return [ColumnRange(values=False)] * file.metadata.num_row_groups
     if name not in file.ranges:
         with _ONE_AT_A_TIME:
             file.ranges[name] = ranges(file, name)
     return file.ranges[name]
 
 
-def united(parts: Sequence[Range]) -> Range:
+def united(parts: Sequence[ColumnRange]) -> ColumnRange:
     """Return the range over all of them together."""
     valued = [each for each in parts if each.values]
     lows = [each.low for each in valued]
     highs = [each.high for each in valued]
-    return Range(
+    return ColumnRange(
         None if None in lows or not lows else min(lows),  # type: ignore[type-var]  # one type
         None if None in highs or not highs else max(highs),  # type: ignore[type-var]  # one type
         any(each.nulls for each in parts),
@@ -73,6 +73,6 @@ def later(one: Key | None, other: Key | None) -> Key | None:
     return max(one, other)
 
 
-def column_range(file: ParquetFooter, name: str) -> Range:
+def column_range(file: ParquetFooter, name: str) -> ColumnRange:
     """Return the column's range in the whole file, from the footer."""
     return united(group_ranges(file, name))

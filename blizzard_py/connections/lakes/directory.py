@@ -51,7 +51,7 @@ from blizzard_py.connections.placeholders import Values
 from blizzard_py.connections.protocol import ReadBound, ReadSelection, SourceColumn, WindowSplit
 from blizzard_py.connections.unit_comparisons import check_instants
 from blizzard_py.reading import Access, BoundKind, ReadTask, Window
-from blizzard_py.slices.column_order import ColumnOrder, Key, Range
+from blizzard_py.slices.column_order import ColumnOrder, ColumnRange, Key
 
 _AT_ONCE = 8
 # The number of files that `validate` reads.
@@ -278,7 +278,7 @@ class DirectoryConnection(LakeConnection):
         (name,), pattern = self._selection.columns, self._directory.pattern
         for file, known in zip(files, facts, strict=True):
             period = folder_period(pattern, file.name.path.rpartition("/")[0])
-            order, about = known.orders.get(name), known.ranges.get(name, Range())
+            order, about = known.orders.get(name), known.ranges.get(name, ColumnRange())
             if period is not None and order is not None and _is_outside(period, order, about):
                 return (
                     f"{self._directory.root}/{file.name.path}: {name} reaches from"
@@ -355,7 +355,7 @@ def _identity(file: PlannedFile) -> tuple[str, int, float]:
 
 
 def _is_outside(
-    period: tuple[dt.datetime, dt.datetime | None], order: ColumnOrder, about: Range
+    period: tuple[dt.datetime, dt.datetime | None], order: ColumnOrder, about: ColumnRange
 ) -> bool:
     begin, end = period
     low: Any = begin

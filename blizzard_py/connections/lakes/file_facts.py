@@ -14,7 +14,7 @@ from blizzard_py.connections.lakes.file_plan import PlannedFile
 from blizzard_py.formats.protocol import SourceRows
 from blizzard_py.job import FieldSpec
 from blizzard_py.schema.types import arrow_type
-from blizzard_py.slices.column_order import ColumnOrder, Range, column_order
+from blizzard_py.slices.column_order import ColumnOrder, ColumnRange, column_order
 
 
 @dataclass(frozen=True, slots=True)
@@ -26,7 +26,7 @@ class FileFacts:
 
     schema: pa.Schema
     orders: Mapping[str, ColumnOrder]
-    ranges: Mapping[str, Range]
+    ranges: Mapping[str, ColumnRange]
     unread: int = 0
 
 
@@ -37,7 +37,7 @@ class RangeCollector:
     keys: Sequence[FieldSpec]
     _unread: int = 0
     _bad: int = 0
-    _parts: dict[str, list[Range]] = field(default_factory=dict)
+    _parts: dict[str, list[ColumnRange]] = field(default_factory=dict)
 
     def add(self, found: SourceRows) -> None:
         """Add the records of a piece."""
@@ -46,7 +46,7 @@ class RangeCollector:
         for order, array in zip(self.orders.values(), found.keys, strict=False):
             keys = order.keys(array)
             low, high = pc.min_max(keys).as_py().values()
-            part = Range(low, high, bool(keys.null_count), low is not None)
+            part = ColumnRange(low, high, bool(keys.null_count), low is not None)
             self._parts.setdefault(order.name, []).append(part)
 
     @property
@@ -64,7 +64,7 @@ class RangeCollector:
         return {each.name: column_order(each.name, arrow_type(each)) for each in self.keys}
 
     @property
-    def ranges(self) -> dict[str, Range]:
+    def ranges(self) -> dict[str, ColumnRange]:
         """The range of each column."""
         found = {key.name: united(self._parts.get(key.name, ())) for key in self.keys}
         if self._bad and not self._has_values:
@@ -98,7 +98,7 @@ def files_with_nulls(
     empty: list[str] = []
     some: list[str] = []
     for file, known in zip(files, facts, strict=True):
-        ranges = [known.ranges.get(name, Range()) for name in names]
+        ranges = [known.ranges.get(name, ColumnRange()) for name in names]
         if all(each.nulls for each in ranges):
             (some if any(each.values for each in ranges) else empty).append(file.name.path)
     return empty, some

@@ -19,7 +19,7 @@ from blizzard_core.errors import SourceError
 from blizzard_py.connections.lakes.column_maximum import KnownFile
 from blizzard_py.connections.lakes.file_plan import PlannedFile
 from blizzard_py.connections.lakes.filters import Need, parse
-from blizzard_py.slices.column_order import ColumnOrder, Key, Range, column_order, order_of
+from blizzard_py.slices.column_order import ColumnOrder, ColumnRange, Key, column_order, order_of
 
 
 def orders_for(condition: str, schema: pa.Schema) -> dict[str, ColumnOrder]:
@@ -86,7 +86,7 @@ def _key(order: ColumnOrder, literal: Any) -> Key | None:
         return None
 
 
-def _may_hold(sign: str, key: Any, known: Range | None) -> bool:
+def _may_hold(sign: str, key: Any, known: ColumnRange | None) -> bool:
     """Return whether any row can match. Upper ends may be cut downwards to a microsecond."""
     if known is None:
         return True

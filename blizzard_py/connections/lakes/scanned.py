@@ -57,7 +57,7 @@ from blizzard_py.lines.failure import FileFailed
 from blizzard_py.lines.framing import RefusedRecord
 from blizzard_py.reading import Access, BoundKind
 from blizzard_py.schema.types import arrow_type
-from blizzard_py.slices.column_order import Range, column_order
+from blizzard_py.slices.column_order import ColumnRange, column_order
 
 # The most rows of a batch, and the most bytes of one bad record that people are shown.
 _BATCH_ROWS = 1 << 16
@@ -109,7 +109,7 @@ class ScannedFiles:
         for found in scan(storage, file, self.options, self.fields, (), self.keys):
             schema = schema if len(schema) else found.schema
             if len(schema) and not set(schema.names) & set(columns):
-                return FileFacts(schema, {}, dict.fromkeys(columns, Range(values=False)))
+                return FileFacts(schema, {}, dict.fromkeys(columns, ColumnRange(values=False)))
             tally.add(found)
         check_unchanged(storage, file)
         orders = tally.orders if len(schema) else {}

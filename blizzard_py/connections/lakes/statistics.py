@@ -25,7 +25,7 @@ from blizzard_core.errors import SourceError
 from blizzard_py.connections.lakes.column_maximum import KnownFile
 from blizzard_py.connections.lakes.file_plan import PlannedFile
 from blizzard_py.connections.lakes.locations import located
-from blizzard_py.slices.column_order import ColumnOrder, Key, Range
+from blizzard_py.slices.column_order import ColumnOrder, ColumnRange, Key
 
 _PARTITION = "partition."
 _ROUNDED_MICROSECONDS = 1000
@@ -80,22 +80,22 @@ def _python(actions: pa.Table, name: str) -> list[Any]:
         return [None] * actions.num_rows
 
 
-def _exact(value: Any, order: ColumnOrder) -> Range:
+def _exact(value: Any, order: ColumnOrder) -> ColumnRange:
     """Return the range of a partition column: each row has this value."""
     if value is None:
-        return Range(values=False)
+        return ColumnRange(values=False)
     key = order.key(value)
-    return Range(key, key, nulls=False)
+    return ColumnRange(key, key, nulls=False)
 
 
-def _rounded(statistics: Mapping[str, Sequence[Any]], row: int, order: ColumnOrder) -> Range:
+def _rounded(statistics: Mapping[str, Sequence[Any]], row: int, order: ColumnOrder) -> ColumnRange:
     def of(name: str) -> Any:
         return statistics[name][row] if name in statistics else None
 
     rows, nulls = of("num_records"), of(f"null_count.{order.name}")
     if rows is not None and nulls == rows:
-        return Range(values=False)
-    return Range(
+        return ColumnRange(values=False)
+    return ColumnRange(
         _widened(of(f"min.{order.name}"), order, -1),
         _widened(of(f"max.{order.name}"), order, 1),
         # A value without a key counts as null here.
@@ -144,13 +144,13 @@ def iceberg_files(
     return found
 
 
-def _range(file: Any, column: Any, order: ColumnOrder) -> Range:
+def _range(file: Any, column: Any, order: ColumnOrder) -> ColumnRange:
     number = column.field_id
     nulls = (file.null_value_counts or {}).get(number)
     values = (file.value_counts or {}).get(number)
     if nulls is not None and nulls == values:
-        return Range(values=False)
-    return Range(
+        return ColumnRange(values=False)
+    return ColumnRange(
         _bound(file.lower_bounds, column),
         _bound(file.upper_bounds, column),
         nulls=nulls != 0 or order.has_other_nulls,

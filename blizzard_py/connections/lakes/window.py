@@ -20,7 +20,7 @@ import pyarrow.compute as pc
 
 from blizzard_core.errors import SourceError
 from blizzard_py.reading import Nulls, Window
-from blizzard_py.slices.column_order import ColumnOrder, Key, Range, column_order, compared
+from blizzard_py.slices.column_order import ColumnOrder, ColumnRange, Key, column_order, compared
 from blizzard_py.slices.notation import deserialize, serialize
 
 
@@ -125,10 +125,10 @@ def _full(found: pa.Array | pa.Scalar, rows: int) -> pa.Array:
 
 
 def may_meet(
-    window: RowWindow, orders: Mapping[str, ColumnOrder], known: Mapping[str, Range]
+    window: RowWindow, orders: Mapping[str, ColumnOrder], known: Mapping[str, ColumnRange]
 ) -> bool:
     """Return whether a file can have rows of the window; True if that is uncertain."""
-    ranges = {name: known.get(name, Range()) for name in window.columns}
+    ranges = {name: known.get(name, ColumnRange()) for name in window.columns}
     nulls_meet = window.nulls_first or window.nulls == "fail"
     if nulls_meet and all(each.nulls for each in ranges.values()):
         return True
@@ -138,7 +138,7 @@ def may_meet(
 
 
 def _is_beyond(
-    window: RowWindow, orders: Mapping[str, ColumnOrder], name: str, known: Range
+    window: RowWindow, orders: Mapping[str, ColumnOrder], name: str, known: ColumnRange
 ) -> bool:
     """Return whether each row has a value of this column above the upper bound."""
     if known.nulls or known.low is None:
@@ -147,7 +147,7 @@ def _is_beyond(
 
 
 def _overlaps(
-    window: RowWindow, orders: Mapping[str, ColumnOrder], name: str, known: Range
+    window: RowWindow, orders: Mapping[str, ColumnOrder], name: str, known: ColumnRange
 ) -> bool:
     if not known.values or name not in window.up_to:
         return False
@@ -160,14 +160,14 @@ def _overlaps(
 
 
 def ends_in(
-    window: RowWindow, orders: Mapping[str, ColumnOrder], known: Mapping[str, Range]
+    window: RowWindow, orders: Mapping[str, ColumnOrder], known: Mapping[str, ColumnRange]
 ) -> bool:
     """Return whether the file's highest value lies in the window; True for exactly one window.
 
     That window gets the file's rows without a value: invalid rows.
     """
     for name in window.columns:
-        about = known.get(name, Range())
+        about = known.get(name, ColumnRange())
         if about.values and about.high is not None:
             return name in window.up_to and _is_new(window, orders[name], about.high)
     return window.nulls_first

@@ -25,7 +25,7 @@ from blizzard_py.formats.columnar.rows import (
 )
 from blizzard_py.formats.columnar.statistics import from_batch
 from blizzard_py.formats.nested_arrays import plain_type
-from blizzard_py.slices.column_order import Range
+from blizzard_py.slices.column_order import ColumnRange
 
 
 class _FooterFile(RangeFile):
@@ -65,7 +65,7 @@ class ParquetFooter(pq.ParquetFile):  # type: ignore[misc]  # pyarrow ships no t
         self.stored = stored
         # Another process reads it again: pyarrow dies of writing some that it has read.
         self.footer = footer_of(file.tail)
-        self.ranges: dict[str, list[Range]] = {}  # cached results
+        self.ranges: dict[str, list[ColumnRange]] = {}  # cached results
 
     @cached_property
     def schema_arrow(self) -> pa.Schema:
@@ -96,7 +96,7 @@ def batches(
     yield from decoded(file.stored, order)
 
 
-def ranges(file: ParquetFooter, name: str) -> list[Range]:
+def ranges(file: ParquetFooter, name: str) -> list[ColumnRange]:
     """Return the column's range in each row group, from the footer.
 
     Raises `SourceError` if the footer contradicts itself.

@@ -10,7 +10,7 @@ from typing import Any
 import pyarrow as pa
 import pyarrow.parquet as pq
 
-from blizzard_py.slices.column_order import ColumnOrder, Key, Range, column_order
+from blizzard_py.slices.column_order import ColumnOrder, ColumnRange, Key, column_order
 
 
 def order_in(file: pq.ParquetFile, name: str) -> ColumnOrder | None:
@@ -24,7 +24,7 @@ def order_in(file: pq.ParquetFile, name: str) -> ColumnOrder | None:
     return column_order(name, file.schema_arrow.field(place).type)
 
 
-def group_ranges(file: pq.ParquetFile, name: str) -> list[Range]:
+def group_ranges(file: pq.ParquetFile, name: str) -> list[ColumnRange]:
     """Return the column's range in each row group, from the footer.
 
     A missing column is null.
@@ -32,31 +32,31 @@ def group_ranges(file: pq.ParquetFile, name: str) -> list[Range]:
     metadata = file.metadata
     order = order_in(file, name)
     if order is None:
-        return [Range(values=False)] * metadata.num_row_groups
+        return [ColumnRange(values=False)] * metadata.num_row_groups
     places = [
         place for place in range(metadata.num_columns) if file.schema.column(place).path == name
     ]
     if len(places) != 1:
-        return [Range()] * metadata.num_row_groups
+        return [ColumnRange()] * metadata.num_row_groups
     return [
         _range(metadata.row_group(group).column(places[0]), order)
         for group in range(metadata.num_row_groups)
     ]
 
 
-def _range(chunk: Any, order: ColumnOrder) -> Range:
+def _range(chunk: Any, order: ColumnOrder) -> ColumnRange:
     statistics = chunk.statistics
     if statistics is None:
-        return Range()
+        return ColumnRange()
     # NaN and times beyond Python's range count as null here; no footer counts them.
     nulls = not statistics.has_null_count or statistics.null_count > 0 or order.has_other_nulls
     if not statistics.has_min_max:
         values = not statistics.has_null_count or statistics.null_count < chunk.num_values
-        return Range(nulls=nulls, values=values)
+        return ColumnRange(nulls=nulls, values=values)
     try:
-        return Range(_key(order, statistics.min), _key(order, statistics.max), nulls)
+        return ColumnRange(_key(order, statistics.min), _key(order, statistics.max), nulls)
     except (OverflowError, ValueError):  # a time that is beyond Python's
-        return Range(nulls=nulls)
+        return ColumnRange(nulls=nulls)
 
 
 def _key(order: ColumnOrder, value: Any) -> Key | None:
@@ -70,12 +70,14 @@ def _key(order: ColumnOrder, value: Any) -> Key | None:
     return found
 
 
-def as_batch(ranges: list[Range]) -> pa.RecordBatch:
+def as_batch(ranges: list[ColumnRange]) -> pa.RecordBatch:
     """Return ranges as a batch to send to another process; `from_batch` reads it."""
-    columns = {name: pa.array([getattr(each, name) for each in ranges]) for name in Range.__slots__}
+    columns = {
+        name: pa.array([getattr(each, name) for each in ranges]) for name in ColumnRange.__slots__
+    }
     return pa.RecordBatch.from_pydict(columns)
 
 
-def from_batch(batch: pa.RecordBatch) -> list[Range]:
+def from_batch(batch: pa.RecordBatch) -> list[ColumnRange]:
     """Return the ranges of `as_batch`."""
-    return [Range(**row) for row in batch.to_pylist()]
+    return [ColumnRange(**row) for row in batch.to_pylist()]

@@ -75,7 +75,7 @@ class KeyedWork(FileWork):
             end += 1
         if not self._whole(key):
             end = min(end, first + next_count(files, first, limits, bytes_per_sec))
-        return self._taken(end - first)
+        return self._next_files(end - first)
 
 
 # For callers without pending files.

@@ -40,4 +40,4 @@ class ChunkWork(PlainWork):
 
     def take(self, limits: BatchLimits, bytes_per_sec: float | None) -> tuple[Entry, ...]:  # noqa: ARG002  # the seam gives it
         """Return all items, whatever the batch limit of requests is."""
-        return self._taken(len(self))
+        return self._next_files(len(self))

@@ -148,7 +148,7 @@ def forgotten(stored: Mapping[str, Any]) -> dict[str, Any]:
 def check_query(state: SourceState, current: Mapping[str, Any] | None, where: str) -> None:
     """Raise `StateError` if the state is of another query than the one asked for.
 
-    ``asked`` is its fingerprint, None for a pipeline without a query. A watermark that was only
+    ``current`` is its fingerprint, None for a pipeline without a query. A watermark that was only
     observed allows any query.
     """
     stream = (

@@ -113,7 +113,7 @@ def renumber_group(state: SourceState, batch: Batch, seq: int) -> tuple[SourceSt
 def as_journaled(state: SourceState, journaled: Iterable[Batch]) -> SourceState:
     """Return the state with its committed batches as the journal has them.
 
-    ``told`` are batches of the journal. A restored checkpoint may have output names that were
+    ``journaled`` are batches of the journal. A restored checkpoint may have output names that were
     replaced since, or an attempt that a later one took over.
     """
     newest = {batch.batch: batch for batch in journaled}

@@ -111,7 +111,7 @@ class Replacements:
     def replacement(
         self, state: SourceState, batch: Batch, finished: Sequence[FinishedFile]
     ) -> Replaced | Withheld:
-        """See `Source.replaced`; for a batch of which `moved` was asked."""
+        """See `Source.replacement`. `changed_files` of the batch was called."""
         earlier = self._earlier.pop(batch.batch)
         if state.work.replacing[batch.files[0].path].together != _NAMED:
             outcomes = _group_outcomes(finished)

@@ -10,7 +10,7 @@ from blizzard_py.sources.meter import BatchLimits
 from blizzard_py.sources.protocol import PlainWork
 
 _NAME = re.compile(r"(?P<seq>\d{12})#(?P<task>[^#/\s]+)")
-# Of a request's chunk: `blizzard_py.state.column_state.Chunk.items`.
+# Of a request's chunk: `blizzard_py.state.column_state.RequestChunk.items`.
 _NAME_OF_CHUNK = re.compile(r"[0-9a-f]{8}\.\d+-\d{6}#[^#/\s]+")
 
 

@@ -22,9 +22,7 @@ from blizzard_core.storage.opening import scheme_of
 if TYPE_CHECKING:  # commands that look at a source need no loop
     from blizzard_core.daemon import StopEvent
 
-HintKind: TypeAlias = Literal[
-    "fresh", "doubled", "covered", "passed", "ignored", "foreign", "unreadable"
-]
+HintKind: TypeAlias = Literal["fresh", "doubled", "passed", "ignored", "foreign", "unreadable"]
 HINT_KINDS: tuple[HintKind, ...] = get_args(HintKind)
 # Of object stores: in bytes, on Azure in characters.
 _LONGEST_NAME = 1024

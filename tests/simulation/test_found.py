@@ -239,6 +239,13 @@ FOUND = {
         ),
         480.0,
     ),
+    # A message older than a complete scan, by two clocks, counted as one of a listed file.
+    "a hint by another clock than the store's": Plan(
+        441_807_172,
+        Settings(layout="regions", store_skew=2_592_000.0, full_scan=86_400.0, hints=True),
+        (write(249.9, "region=ap/1706443449-029.ndjson"),),
+        309.9,
+    ),
     # Their own checkpoint was of files that the right configuration does not name.
     "files given under a wrong source_uri": Plan(
         1,

@@ -5,7 +5,6 @@ All of it is in memory. A start scans everything.
 
 from __future__ import annotations
 
-import math
 from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, Protocol
@@ -37,8 +36,6 @@ from blizzard_py.state.source_state import SourceState
 if TYPE_CHECKING:
     from blizzard_core.notifications.inbox import Hint, HintInbox, HintKind
 
-# A message that was sent so long before a complete scan began names a file that the scan listed.
-_COVERED_SECS = 60.0
 # A file that is older when a complete scan finds it should have had a hint.
 _UNHINTED_SECS = 120.0
 # The least time between two wake-ups by hints that need no scan.
@@ -136,8 +133,8 @@ class HintedScans(ScanPacing[HintedScan]):
         self._clock = clock
         self._accepts = accepts(parts.files)
         self._schedule = HintSchedule(hinted=parts.monotonic())
-        # When the last complete scan began, by the store's clock; None: none has ended.
-        self._covered: float | None = None
+        # A complete scan has ended.
+        self._is_covered = False
         # Hints to be followed, by part; under None those that need a complete scan.
         self._hints: dict[str | None, list[Hint]] = {}
         # Hints whose part was scanned, and has files that are to be done.
@@ -148,7 +145,7 @@ class HintedScans(ScanPacing[HintedScan]):
 
     def start_over(self) -> None:
         self._schedule = self._schedule.started_over()
-        self._covered = None
+        self._is_covered = False
         self._found = {}
 
     def due(self, state: SourceState, start: Progress) -> HintedScan | None:  # noqa: ARG002  # its names have it
@@ -185,7 +182,7 @@ class HintedScans(ScanPacing[HintedScan]):
             tracked = len(found.progress.partitions)
             schedule = replace(schedule, complete=None if is_cut else scan.at, tracked=tracked)
             if not is_cut:
-                self._covered, self._wants_all = found.scanned.began, False
+                self._is_covered, self._wants_all = True, False
         self._schedule = schedule
         self._inbox.hold_until(scan.at + self._limits.pause)
 
@@ -263,9 +260,6 @@ class HintedScans(ScanPacing[HintedScan]):
             return "ignored"
         if outside(self._parts.identity.range, hint.path):
             return "ignored"
-        covered = -math.inf if self._covered is None else self._covered - _COVERED_SECS
-        if hint.sent is not None and hint.sent < covered:
-            return "covered"
         return names.kind_without_scan(hint.path)
 
     def _follow(
@@ -299,7 +293,7 @@ class HintedScans(ScanPacing[HintedScan]):
     ) -> None:
         """Count the files that a complete scan found though no hint had told of them."""
         self._sort(self._inbox.take(), names)
-        if self._covered is None or self._inbox.problem is not None:
+        if not self._is_covered or self._inbox.problem is not None:
             return
         told = {hint.path for hint in self._all_hints()}
         newest = found.scanned.ended - _UNHINTED_SECS

@@ -178,6 +178,16 @@ def test_hint_never_makes_a_file_new() -> None:
     assert world.lists == 1
 
 
+def test_clock_of_the_queue_decides_nothing() -> None:
+    world = HintedHarness()
+    worker = world.started()
+    world.put(f"{OLD}/2.ndjson", "o2")
+    world.queue.send_paths(f"s3://raw/{OLD}/2.ndjson", sent=world.now - 30 * 86_400)
+    world.turn()
+    world.poll(worker)
+    assert world.rows().count("o2") == 1
+
+
 def test_message_of_an_empty_scan_is_deleted() -> None:
     world = HintedHarness()
     worker = world.started()

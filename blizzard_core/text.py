@@ -35,6 +35,11 @@ def utf8_name(name: str) -> str:
     return doubled.encode("utf-8", "backslashreplace").decode("utf-8")
 
 
+def source_file_text(root: str, path: str) -> str:
+    """Return the ``_source_file`` of a file below ``root``, even if its name is not UTF-8."""
+    return utf8_name(f"{root}/{path}")
+
+
 def printable(text: str) -> str:
     """Escape control characters, direction marks and undecodable bytes."""
     if text.isprintable():

@@ -13,7 +13,6 @@ from typing import TYPE_CHECKING, Any, Literal, Protocol
 
 from blizzard_core.limits import DIRECTORIES, EXPANSION, LETTERS
 from blizzard_core.storage.protocol import StorageOptions
-from blizzard_core.text import utf8_name
 from blizzard_py.reading import Reading, ReadMarks
 
 if TYPE_CHECKING:
@@ -22,10 +21,9 @@ if TYPE_CHECKING:
     from blizzard_core.settings.sources import MetadataColumn, OnBadRecord
     from blizzard_core.settings.tables import ParquetCompression
 
-# The columns with a record's position; no two records in batches of one source share one.
+# The columns with a record's position, which no two records in batches of one source share.
 POSITION: tuple[MetadataColumn, MetadataColumn] = ("_source_file", "_source_line")
-# The size of a file between two jobs of a batch: more files are more requests, and a task of the
-# later job reads whole files.
+# The size of a file between two jobs of a batch. A task of the later one reads whole files.
 _STAGED_FILE_BYTES = 32 << 20
 
 
@@ -40,10 +38,9 @@ def _lines() -> FileFormat:
 class FieldSpec:
     """One column, or a value inside one.
 
-    ``children`` are a struct's fields, a list's one item or a map's one value.
-    ``precision`` and ``scale`` count for decimals, ``unit`` for timestamps and
-    ``coerce`` (any value, as its JSON text) for strings. ``source`` is the name in the records, if
-    it is another one.
+    ``children`` are a struct's fields, a list's one item or a map's one value. ``precision`` and
+    ``scale`` count for decimals, ``unit`` for timestamps and ``coerce`` (any value, as its JSON
+    text) for strings. ``source`` is the name in the records, if it is another one.
     """
 
     name: str
@@ -88,8 +85,8 @@ class Place:
 class PartitionRule:
     """Some components of a row's directory, from one of its columns.
 
-    With ``template`` (strftime, UTC) they are made from that timestamp; without it
-    the component is ``key=`` and the value itself, percent-encoded.
+    With ``template`` (strftime, UTC) they are made from that timestamp; without it the component
+    is ``key=`` and the value itself, percent-encoded.
     """
 
     column: str
@@ -287,10 +284,10 @@ class Engine(Protocol):
     def ingest(self, job: IngestJob) -> IngestResult:
         """Run the job to its end and report every file of it exactly once.
 
-        Raises `EngineError` if the job failed as a whole and `Cancelled` if
-        `cancel` ended it. In both cases nothing of it counts. A job with a `Reading` fails for
-        whatever any of its items fails for: with `SourceError` or `PipelineStopped` where that
-        will be so again; items that are read apart fail alone.
+        Raises `EngineError` if the job failed as a whole and `Cancelled` if `cancel` ended it. In
+        both cases nothing of it counts. A job with a `Reading` fails for whatever any of its items
+        fails for: with `SourceError` or `PipelineStopped` where that will be so again; items that
+        are read apart fail alone.
         """
 
     def cancel(self, output_prefix: str) -> None:
@@ -308,7 +305,6 @@ class Engine(Protocol):
 
 # The stage of a file whose rows may be in or not: outputs of its batch are lost.
 ROWS_UNKNOWN = "rows_unknown"
-
 # The stage of an item that was left to another run, as its outcome says.
 LEFT_STAGE = "left"
 
@@ -319,14 +315,14 @@ Outcome = Literal["ingested", "quarantined", "retry", "reported"]
 class FinishedFile:
     """The outcome of one source file in one batch.
 
-    * ``ingested``: all its records are rows of the batch's outputs (``rows`` may
-      be 0), and ``bad_rows`` lines that are none are letters of the batch;
+    * ``ingested``: all its records are rows of the batch's outputs (``rows`` may be 0), and
+      ``bad_rows`` lines that are none are letters of the batch;
     * ``quarantined``: none of its rows are; ``error`` says why for ever;
     * ``retry``: none of its rows are, and trying again may help;
     * ``reported``: none of its rows are: it came late, and is left where it is.
 
-    ``bytes_read`` counts decompressed bytes. ``stage`` says where it failed:
-    ``read``, ``decompress``, ``parse``, ``partition``, ``transform``, ``late``, ``publish``,
+    ``bytes_read`` counts decompressed bytes. ``stage`` says where it failed: ``read``,
+    ``decompress``, ``parse``, ``partition``, ``transform``, ``late``, ``publish`` or
     ``rows_unknown``. ``error`` of an ingested file is that of its first bad line. ``row_groups``
     says how many were copied, and why others were decoded; empty unless the source copies them.
     """
@@ -343,12 +339,11 @@ class FinishedFile:
 
 @dataclass(frozen=True, slots=True)
 class UnexpectedField:
-    """A field of records that no column takes, by its name as it is told.
+    """A field of records that no column takes, by the name that is shown.
 
     ``path`` is a file that has it. Where columns are made of such fields, ``values`` are JSON texts
-    of its values, all that a type can be told from. If files name its type, ``types`` are columns
-    of it, several only if no column holds the values of all. None is of files in which only the
-    values have one.
+    of its values. If files name its type, ``types`` are columns of it, several only if no column
+    holds the values of all. None is of files in which only the values have one.
     """
 
     name: str
@@ -361,9 +356,9 @@ class UnexpectedField:
 class StagedOutput:
     """One Parquet file that an ingest job wrote and reported.
 
-    ``staged`` is its path relative to the table; ``partition`` the directory below the table that
-    it belongs in (``""`` for none); ``size`` in bytes; ``output_id`` stands in its key-value
-    metadata as ``blizzard.output_id``. ``unit`` is the slice that all its rows are of, if any.
+    ``staged`` is its path relative to the table, ``partition`` its directory below the table (or
+    ``""``), ``size`` in bytes, ``output_id`` the ``blizzard.output_id`` of its key-value metadata.
+    ``unit`` is the slice that all its rows are of, if any.
     """
 
     staged: str
@@ -389,11 +384,11 @@ class StagedBadRecords:
 class IngestResult:
     """The successful task attempts' reports, and nothing else.
 
-    Objects in staging that no report names do not count: a dying task can
-    leave a valid but incomplete file behind. ``rows_dropped`` is by how many rows
-    a transform and the removal of duplicates made the outputs fewer than the
-    records of ``files``; below zero if the transform made more of them. ``marks`` are those of
-    a `Reading`'s items. ``unexpected`` are fields of the rows without a column, each once.
+    Objects in staging that no report names do not count: a dying task can leave a valid but
+    incomplete file behind. ``rows_dropped`` is by how many rows a transform and the removal of
+    duplicates made the outputs fewer than the records of ``files``; below zero if the transform
+    made more of them. ``marks`` are those of a `Reading`'s items. ``unexpected`` are fields of the
+    rows without a column, each once.
     """
 
     outputs: tuple[StagedOutput, ...]
@@ -403,8 +398,3 @@ class IngestResult:
     rows_dropped: int = 0
     marks: tuple[ReadMarks, ...] = ()
     unexpected: tuple[UnexpectedField, ...] = ()
-
-
-def source_file_text(root: str, path: str) -> str:
-    """Return the ``_source_file`` of a file below ``root``, even if its name is not UTF-8."""
-    return utf8_name(f"{root}/{path}")

@@ -319,7 +319,7 @@ def _collect(
 def _plan_table(pipeline: TablePipeline) -> dict[str, Any]:
     snapshot, found, forecast = pipeline.outlook()
     return {
-        "txn_version": _txn_version(snapshot),
+        "txn_version": snapshot.memory.txn_version or None,
         "watermark": snapshot.memory.progress.value,
         "files": [entry.path for entry in found],
         **_forecast_to_json(forecast),
@@ -341,7 +341,7 @@ def _status_of(pipeline: TablePipeline, table: Table) -> dict[str, Any]:
     groups = {s: found.to_json() for s, found in pipeline.groups(snapshot).items()}
     return {
         "delta_version": None if snapshot.state is None else snapshot.state.version,
-        "txn_version": _txn_version(snapshot),
+        "txn_version": snapshot.memory.txn_version or None,
         "state": progress.state,
         "watermark": progress.value,
         "partition_watermarks": {
@@ -395,7 +395,3 @@ def _quarantine_of(pipeline: TablePipeline, snapshot: Snapshot) -> dict[str, Any
         if newest is None
         else {"path": newest.path, "error": newest.error, "timestamp": newest.timestamp},
     }
-
-
-def _txn_version(snapshot: Snapshot) -> int | None:
-    return snapshot.memory.txn_version or None

@@ -35,9 +35,8 @@ from typing import Literal, TypeAlias
 
 from blizzard_core.storage.protocol import Range, order_key
 from blizzard_core.storage.ranges import Ranges
-from blizzard_core.watermark.cover import covers
 from blizzard_core.watermark.partition_time import is_timed
-from blizzard_core.watermark.paths import depth_of, joined, partition_key, split
+from blizzard_core.watermark.paths import covers, depth_of, joined, partition_key, split
 
 State = Literal["Initial", "Active", "Idle"]
 

@@ -18,9 +18,8 @@ from dataclasses import dataclass, replace
 
 from blizzard_core.storage.protocol import Entry, Listing, is_hidden, order_key
 from blizzard_core.storage.ranges import Ranges
-from blizzard_core.watermark.cover import covers
 from blizzard_core.watermark.gap_listing import Behind, ListingBounds, list_gaps
-from blizzard_core.watermark.paths import depth_of, split
+from blizzard_core.watermark.paths import covers, depth_of, split
 from blizzard_core.watermark.progress import Progress, gaps, is_new
 
 # A source with more files at its root than this and no directory has no partitions,

@@ -22,10 +22,11 @@ import pyarrow.parquet as pq
 from blizzard_core.errors import Unavailable
 from blizzard_core.limits import RAW_BYTES
 from blizzard_core.storage.protocol import Storage, join, order_key
+from blizzard_core.text import source_file_text
 from blizzard_py.formats.names import format_of
 from blizzard_py.formats.protocol import BadRecord
 from blizzard_py.formats.source_file import SourceFile
-from blizzard_py.job import POSITION, IngestJob, JobFile, StagedBadRecords, source_file_text
+from blizzard_py.job import POSITION, IngestJob, JobFile, StagedBadRecords
 from blizzard_py.kernels.bad_records import BadRecordWriter, FileLetters
 from blizzard_py.kernels.lateness import Limits, Rule, key_us, split, times_of
 from blizzard_py.lines.failure import FileFailed

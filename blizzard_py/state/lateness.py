@@ -15,8 +15,7 @@ from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field
 
 from blizzard_core.storage.protocol import Entry, order_key
-from blizzard_core.watermark.cover import covers
-from blizzard_core.watermark.paths import split
+from blizzard_core.watermark.paths import covers, split
 from blizzard_core.watermark.progress import Progress, ScanTimes
 
 # Lateness is remembered for this many days to size `grace_period: auto` …

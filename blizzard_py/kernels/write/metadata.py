@@ -15,8 +15,9 @@ import numpy.typing as npt
 import pyarrow as pa
 
 from blizzard_core.handover.groups import UNIT_COLUMN
+from blizzard_core.text import source_file_text
 from blizzard_py.formats.path_columns import path_values
-from blizzard_py.job import AddedColumns, source_file_text
+from blizzard_py.job import AddedColumns
 from blizzard_py.schema.types import arrow_type
 
 if TYPE_CHECKING:  # a worker needs no settings of sources

@@ -6,7 +6,8 @@ from collections.abc import Callable, Collection, Iterable, Iterator, Sequence
 
 from blizzard_core.errors import Cancelled
 from blizzard_core.storage.protocol import listed
-from blizzard_py.job import FinishedFile, source_file_text
+from blizzard_core.text import source_file_text
+from blizzard_py.job import FinishedFile
 from blizzard_py.sources.context import SourceContext
 from blizzard_py.sources.earlier_batches import EarlierBatch
 from blizzard_py.sources.records import RecordFiles

@@ -37,9 +37,8 @@ from functools import lru_cache
 from blizzard_core.settings.store_use import HOT_SHARE
 from blizzard_core.storage.protocol import Range
 from blizzard_core.storage.ranges import Ranges
-from blizzard_core.watermark.cover import choose_ranges, covers
 from blizzard_core.watermark.partition_time import family_of, head_of, is_timed
-from blizzard_core.watermark.paths import partition_key
+from blizzard_core.watermark.paths import choose_ranges, covers, partition_key
 from blizzard_core.watermark.progress import Progress, gaps
 
 HOUR_SECS = 3600.0

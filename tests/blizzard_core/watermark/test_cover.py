@@ -7,8 +7,7 @@ from hypothesis import strategies as st
 
 from blizzard_core.storage.protocol import Range, order_key
 from blizzard_core.storage.ranges import Ranges
-from blizzard_core.watermark.cover import choose_ranges, covers
-from blizzard_core.watermark.paths import split
+from blizzard_core.watermark.paths import choose_ranges, covers, split
 from blizzard_core.watermark.progress import Progress, ScanTimes, expire_grace, gaps, mark_done
 from blizzard_core.watermark.scan import scan
 from tests.support.memory_store import MemoryStorage

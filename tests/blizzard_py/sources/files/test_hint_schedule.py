@@ -7,7 +7,7 @@ from dataclasses import replace
 
 from blizzard_core.limits import HINTED_PARTITIONS
 from blizzard_core.storage.protocol import Range
-from blizzard_core.watermark.cover import covers
+from blizzard_core.watermark.paths import covers
 from blizzard_core.watermark.progress import PartitionProgress, Progress
 from blizzard_py.sources.files.hint_schedule import (
     HintedScan,

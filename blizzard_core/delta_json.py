@@ -29,7 +29,7 @@ from blizzard_core.errors import NotFound, StateError, Unavailable
 from blizzard_core.log import get_logger
 from blizzard_core.storage.opening import normalize_uri
 from blizzard_core.storage.protocol import Entry, Storage, listed, read_each
-from blizzard_core.text import json_object, written_value
+from blizzard_core.text import JSON_REFUSALS, json_object, written_value
 from blizzard_core.threads import ThreadPool
 
 LOG = "_delta_log"
@@ -137,7 +137,7 @@ def logged_rows(stats: str | None) -> int | None:
     """Return the number of rows in a file's ``stats``, which are optional; None if unknown."""
     try:
         return None if stats is None else _STATISTICS.decode(stats).numRecords
-    except (msgspec.MsgspecError, TypeError):
+    except (*JSON_REFUSALS, TypeError):
         return None
 
 

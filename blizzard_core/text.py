@@ -147,7 +147,7 @@ def _dated(moment: float, form: str) -> str:
 
 
 # Of msgspec, also for the few valid texts that it does not take. It has no value that differs.
-_REFUSALS = (msgspec.MsgspecError, UnicodeError, RecursionError)
+JSON_REFUSALS = (msgspec.MsgspecError, UnicodeError, RecursionError)
 # Possible halves of surrogate pairs, escaped or as bytes; only those from bytes are valid.
 _HALF_PAIR = re.compile(rb"\\u[dD][89a-fA-F]|\xed[\xa0-\xbf]")
 
@@ -158,7 +158,7 @@ def json_value(text: bytes | str) -> Any:
     ``NaN`` and infinities are invalid, also from a number with too many digits for a float: they
     could not be written again. So is nesting deeper than Python's limit.
     """
-    with suppress(*_REFUSALS):  # three times as fast
+    with suppress(*JSON_REFUSALS):  # three times as fast
         return msgspec.json.decode(text)
     try:
         return json.loads(text, parse_constant=_refused, parse_float=_finite)

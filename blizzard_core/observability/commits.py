@@ -16,6 +16,7 @@ from blizzard_core.errors import NotFound
 from blizzard_core.limits import SHOWN_COMMIT_BYTES
 from blizzard_core.observability.peer_state import moment_of, number_of, text_of
 from blizzard_core.storage.protocol import Entry, Storage
+from blizzard_core.text import JSON_REFUSALS
 
 # The number of commits shown.
 COMMITS_SHOWN = 60
@@ -98,7 +99,7 @@ def summarize_commit(raw: bytes, entry: Entry, root: str) -> CommitSummary:
     for line in filter(None, lines):
         try:
             found = _LINE.decode(line)
-        except msgspec.MsgspecError:
+        except JSON_REFUSALS:
             continue
         if found.add is not None:
             path = relative(found.add.path, root)

@@ -35,6 +35,7 @@ from blizzard_core.checkpoint.document import parsed
 from blizzard_core.errors import NotFound, StateError
 from blizzard_core.handover.published import first_name
 from blizzard_core.storage.protocol import Entry, Storage, join, listed
+from blizzard_core.text import JSON_REFUSALS
 from blizzard_core.threads import ThreadPool
 from blizzard_core.watermark.progress import CLOCK_STEP_SECS
 from blizzard_py.job import ROWS_UNKNOWN, FinishedFile, Outcome, StagedBadRecords
@@ -104,7 +105,7 @@ _RECORDS = msgspec.json.Decoder(Record)
 def _record(raw: bytes, where: str) -> Record:
     """Return the record in an object. Raises `StateError`."""
     if b"\\u" not in raw:  # no half of a surrogate pair, see `parsed`
-        with suppress(msgspec.MsgspecError, UnicodeError):
+        with suppress(*JSON_REFUSALS):
             return _RECORDS.decode(raw)
     # It takes three times as long, and finds the place of an error.
     return decode_document(Record, parsed(raw, where), where, REMEDY, open_=True)

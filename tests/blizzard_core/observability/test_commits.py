@@ -45,6 +45,24 @@ def test_summary_of_a_malformed_commit_has_the_readable_fields() -> None:
     assert (found.at, found.ours, found.files, found.rows) == (5.0, None, 1, 0)
 
 
+DEEP = b"[" * 100_000 + b"]" * 100_000
+
+
+@pytest.mark.parametrize(
+    "line",
+    [
+        b'{"commitInfo": {"x": %b}}' % DEEP,
+        b'{"add": {"path": "\xff", "size": 1}}',
+        b'{"add": {"path": "a", "stats": "{\\"minValues\\": %b}"}}' % DEEP,
+    ],
+    ids=["nested", "not UTF-8", "nested statistics"],
+)
+def test_lines_that_no_parser_takes_cost_themselves_alone(line: bytes) -> None:
+    raw = line + b'\n{"add": {"path": "b", "size": 2, "stats": "{\\"numRecords\\": 7}"}}\n'
+    found = summarize_commit(raw, Entry(commit_path(0), len(raw), 5.0), "mem://lake")
+    assert (found.rows, found.bytes) == (7, 2)
+
+
 @pytest.mark.parametrize("timestamp", [10**400, 1e300, -1, True, None])
 def test_invalid_times_and_long_words_do_not_end_the_history(timestamp: Any) -> None:
     raw = commit("a.parquet", rows=-5, timestamp=timestamp, operation="x" * 1_000_000)
